@@ -1,0 +1,47 @@
+from typing import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+# Ids above the 256 byte values (bilm-tf, data.py; AllenNLP, elmo_indexer.py).
+BEGIN_SENTENCE = 256
+END_SENTENCE = 257
+BEGIN_WORD = 258
+END_WORD = 259
+PADDING = 260
+
+BOS = "<S>"
+EOS = "</S>"
+
+_BOUNDARIES = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
+
+CharIds = npt.NDArray[np.int16]
+
+
+def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
+    """The characters of words as the token encoder reads them: the bytes of their
+    UTF-8 between the marks of begin and end of word, padded. A long word is cut at
+    `max_characters - 2` bytes, maybe inside a character; what UTF-8 cannot encode
+    (a lone surrogate) is left out. The words `<S>` and `</S>` are the boundaries.
+
+    words (Sequence[str]): n words.
+    max_characters (int): The fixed width of a word in characters.
+    RETURNS (Ints2d): Ids 0..260, shape (n, max_characters).
+    """
+    ids = np.full((len(words), max_characters), PADDING, dtype=np.int16)
+    ids[:, 0] = BEGIN_WORD
+    for row, word in zip(ids, words):
+        boundary = _BOUNDARIES.get(word)
+        if boundary is not None:
+            row[1] = boundary
+            row[2] = END_WORD
+        else:
+            utf8 = word.encode("utf8", "ignore")[: max_characters - 2]
+            row[1 : len(utf8) + 1] = np.frombuffer(utf8, dtype=np.uint8)
+            row[len(utf8) + 1] = END_WORD
+    return ids
+
+
+def word_to_ids(word: str, max_characters: int = 50) -> CharIds:
+    """The characters of one word, shape (max_characters,)."""
+    return words_to_ids([word], max_characters)[0]

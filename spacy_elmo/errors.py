@@ -1,0 +1,160 @@
+"""Coded messages: what was found and where, then what to do."""
+
+
+class WeightsError(ValueError):
+    """A biLM's options or weights are missing, broken or of another kind."""
+
+
+class MissingWeights(WeightsError, FileNotFoundError):
+    """There is nothing at the path given."""
+
+
+class CorpusError(ValueError):
+    """A text corpus, its cache or a vocabulary cannot be used."""
+
+
+class TrainingError(RuntimeError):
+    """Pretraining cannot go on."""
+
+
+class Errors:
+    # Options and weights
+    E001 = (
+        "[ELMO001] No such file or directory: {path}. Give the weights' registered "
+        "name ({names}), a directory or .zip with options.json and one .hdf5 file, "
+        "or an .hdf5 file that has its options file beside it."
+    )
+    E002 = (
+        "[ELMO002] {path}: found {n} {what}, expected exactly one. A model is one "
+        "options file (options.json or *_options.json) and one *.hdf5 file."
+    )
+    E003 = (
+        "[ELMO003] {path} is an ELMoForManyLangs model (found {found}). That is a "
+        "different architecture with its own character lexicon, which cannot be "
+        "loaded. Use a model in bilm-tf's format: options.json and an .hdf5 file."
+    )
+    E004 = "[ELMO004] {path} is not a readable HDF5 file ({reason}). Fetch it again."
+    E005 = "[ELMO005] {path} is not a readable zip archive ({reason}). Fetch it again."
+    E006 = "[ELMO006] {path} is not valid JSON ({reason})."
+    E007 = "[ELMO007] {path}: '{key}' {problem}."
+    E008 = (
+        "[ELMO008] {path}: dataset '{name}' is missing (wanted shape {wanted}). "
+        "Check that the weights belong to the options in {options}."
+    )
+    E009 = (
+        "[ELMO009] {path}: dataset '{name}' has shape {found}, wanted {wanted}. "
+        "Check that the weights belong to the options in {options}."
+    )
+    E010 = (
+        "[ELMO010] {path}: '{name}' is in the file, but the options in {options} "
+        "have no place for it. Check that the weights belong to the options."
+    )
+    E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
+    E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
+    # Running the biLM
+    E020 = (
+        "[ELMO020] The state given has {found} rows, but there are {wanted} "
+        "sentences. Pass the state back with as many sentences as it came from."
+    )
+    E021 = (
+        "[ELMO021] Unknown precision '{precision}': use 'float32' or 'bfloat16'."
+    )
+    E022 = (
+        "[ELMO022] Sentence {i} is a {type}, but encode takes lists of words. Split "
+        "it into words first, for instance by spaCy's tokenizer."
+    )
+    # Documents and listeners
+    E030 = (
+        "[ELMO030] doc._.elmo has {found} rows, but the Doc has {wanted} tokens: it "
+        "was retokenized after the 'elmo' component ran. Retokenize before 'elmo', "
+        "or set doc._.elmo = None and run the component again."
+    )
+    E031 = (
+        "[ELMO031] The ELMo listener of upstream '{upstream}' got a Doc without ELMo "
+        "vectors, and there is no such component to ask for them. Put an 'elmo' "
+        "component of that name before the components that listen to it, and keep "
+        "it enabled."
+    )
+    E032 = (
+        "[ELMO032] The ELMo listener of upstream '{upstream}' cannot be initialized: "
+        "there is no 'elmo' component of that name before it in the pipeline, or it "
+        "is disabled. Add one, or use spacy_elmo.ELMo.v1, which needs none."
+    )
+    E033 = (
+        "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
+        "and width {width}: the weights behind 'elmo' are not those that this "
+        "component was trained with. Load the pipeline with its own weights, or "
+        "train the component again."
+    )
+    E034 = (
+        "[ELMO034] Unknown layers '{layers}': use 'all', 'top' or the number of a "
+        "layer from 0 to L."
+    )
+    E035 = (
+        "[ELMO035] 'init' has {found} weights, but the biLM has {wanted} layers "
+        "(layer 0, the token layer, counts)."
+    )
+    E036 = (
+        "[ELMO036] 'init' must be weights after the softmax: positive numbers whose "
+        "sum is 1, not {init}."
+    )
+    E037 = (
+        "[ELMO037] The segmenter returned spans that do not cover each token of the "
+        "Doc once and in order (at token {i} of {n})."
+    )
+    E038 = "[ELMO038] {name} must be {wanted}, not {found}."
+    E039 = (
+        "[ELMO039] The biLM is not trainable: set 'trainable = true' on "
+        "spacy_elmo.ELMo.v1 to train it."
+    )
+    # Corpus, vocabulary, pretraining
+    E050 = "[ELMO050] No text found at {path}."
+    E051 = "[ELMO051] {path}: {problem}."
+    E052 = (
+        "[ELMO052] The corpus has {found:,} tokens in {documents:,} documents, too few "
+        "for {rows} rows of {steps} tokens: each row reads documents of its own. "
+        "Lower 'training.rows' or 'training.unroll_steps', give more text, or put "
+        "empty lines between the documents of a .txt."
+    )
+    E053 = (
+        "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}). The words of "
+        "the batch are in {dump}. Lower 'learn_rate' or 'grad_clip', or use "
+        "precision = \"float32\", and start again: the run goes on from its last "
+        "checkpoint."
+    )
+    E054 = (
+        "[ELMO054] {path} has no softmax, which perplexity needs. Models keep it "
+        "when they are written by 'spacy elmo pretrain'; the official ones never do."
+    )
+    E055 = (
+        "[ELMO055] The checkpoint {path} was made with other settings ({what}). "
+        "Give the same config, or another output folder."
+    )
+    E056 = (
+        "[ELMO056] The checkpoint {path} cannot be read ({reason}). To begin anew, "
+        "remove it or give another output folder."
+    )
+    E057 = (
+        "[ELMO057] The checkpoint {path} cannot be written ({reason}). Make room on "
+        "the disk and start again: the run goes on from the one before."
+    )
+    E058 = (
+        "[ELMO058] Out of memory ({reason}). Lower 'training.unroll_steps' (now "
+        "{steps}), 'training.softmax.n_samples' (now {n_samples}) or "
+        "'vocabulary.max_size'; for a new run also 'training.rows' (now {rows})."
+    )
+
+
+class Warnings:
+    W001 = (
+        "[ELMOW001] A listener of upstream '{upstream}' got Docs without ELMo "
+        "vectors and predicts from zeros. Is the 'elmo' component disabled or "
+        "missing from the pipeline?"
+    )
+    W002 = (
+        "[ELMOW002] precision = \"bfloat16\" is slower than float32 on this machine "
+        "(no {what}): using float32."
+    )
+    W003 = (
+        "[ELMOW003] {problem} Going on from {path} instead, at step {step}."
+    )

@@ -1,0 +1,163 @@
+"""What a config can name under @architectures."""
+
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+
+from spacy.tokens import Doc
+from spacy.util import registry
+from thinc.api import Maxout, Model, chain, concatenate, list2ragged, ragged2list
+from thinc.api import with_array
+from thinc.types import Floats2d, Floats3d
+
+from ..bilm.model import MAX_BATCH_TOKENS
+from .bilm import BiLMLayer, get_shim
+from .listener import ELMoListener
+from .mix import ScalarMix
+from .sentences import Segmenter
+
+Layers = Model[List[Doc], List[Floats3d]]
+Tok2Vec = Model[List[Doc], List[Floats2d]]
+
+
+@registry.architectures("spacy_elmo.BiLM.v1")
+def build_bilm(
+    weights: str = "en_elmo_sm",
+    segmenter: Optional[Callable[[Doc], Any]] = None,
+    max_batch_tokens: int = MAX_BATCH_TOKENS,
+    cache_mb: float = 64.0,
+    precision: str = "float32",
+) -> Layers:
+    """Build the biLM of an `elmo` component (Peters et al. 2018, section 3).
+
+    weights (str): A name in `spacy_elmo.registry.weights`, or the path of a directory,
+        .zip or .hdf5 file. Read when the model is initialized or first used. A
+        trained pipeline has its weights with it and does not ask for this again.
+    segmenter (Callable[[Doc], Iterable[Span]]): Cuts a Doc into what the biLM reads
+        from a fresh state; null takes spacy_elmo.segment_sentences.v1.
+    max_batch_tokens (int): Tokens that run through the LSTMs at a time, which bounds
+        the memory in use beside the result.
+    cache_mb (float): Memory for the token vectors of words seen before.
+    precision (str): "float32", exact to 1e-5, or "bfloat16" for the LSTMs' products.
+    RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.
+    """
+    model = BiLMLayer(weights, segmenter, max_batch_tokens, cache_mb, precision)
+    model.attrs["replace_listener_cfg"] = replace_listener_cfg
+    return model
+
+
+@registry.architectures("spacy_elmo.ELMoListener.v1")
+def build_elmo_listener(
+    upstream: str = "*",
+    dropout: float = 0.5,
+    l2: float = 0.001,
+    layer_norm: bool = False,
+    layers: Union[str, int] = "all",
+    init: Optional[List[float]] = None,
+    trainable_mix: bool = True,
+) -> Tok2Vec:
+    """Build a tok2vec layer that listens to an `elmo` component and mixes its layers
+    for the task. Its width is that of the component's weights.
+
+    upstream (str): Name of the `elmo` component, or "*" for any.
+    dropout, l2, layer_norm, layers, init, trainable_mix: See ScalarMix.
+    RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
+    """
+    mix = ScalarMix(
+        dropout=dropout, l2=l2, layer_norm=layer_norm, layers=layers, init=init,
+        trainable_mix=trainable_mix,
+    )  # fmt: skip
+    listener = ELMoListener(upstream)
+    model = _mixed(listener, mix)
+    model.set_ref("listener", listener)
+    return model
+
+
+@registry.architectures("spacy_elmo.ELMo.v1")
+def build_elmo(
+    bilm: Model[List[Doc], List[Floats3d]],
+    dropout: float = 0.5,
+    l2: float = 0.001,
+    layer_norm: bool = False,
+    layers: Union[str, int] = "all",
+    init: Optional[List[float]] = None,
+    trainable_mix: bool = True,
+    trainable: bool = False,
+) -> Tok2Vec:
+    """Build a tok2vec layer with a biLM of its own, for a component that shares it
+    with nobody, or that fine-tunes it.
+
+    bilm (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
+    dropout, l2, layer_norm, layers, init, trainable_mix: See ScalarMix.
+    trainable (bool): Whether the task trains the biLM too.
+    RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
+    """
+    mix = ScalarMix(
+        dropout=dropout, l2=l2, layer_norm=layer_norm, layers=layers, init=init,
+        trainable_mix=trainable_mix,
+    )  # fmt: skip
+    if trainable:
+        get_shim(bilm).make_trainable()
+        mix.attrs["backprop_layers"] = True
+    return _mixed(bilm, mix)
+
+
+@registry.architectures("spacy_elmo.EmbedWithELMo.v1")
+def build_embed_with_elmo(
+    width: int,
+    embed: Model[List[Doc], List[Floats2d]],
+    elmo: Model[List[Doc], List[Floats2d]],
+) -> Tok2Vec:
+    """Build the paper's enhanced input [x; ELMo] (Peters et al. 2018, section 3.3),
+    reduced to a width by a Maxout with layer norm. Stands as `embed` in
+    spacy.Tok2Vec.v2.
+
+    width (int): Output width.
+    embed (Model[List[Doc], List[Floats2d]]): x, such as spacy.MultiHashEmbed.v2.
+    elmo (Model[List[Doc], List[Floats2d]]): A listener, or spacy_elmo.ELMo.v1.
+    RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
+    """
+    reduce: Model = Maxout(nO=width, nP=3, normalize=True, dropout=0.0)
+    model = chain(
+        concatenate(embed, elmo), list2ragged(), with_array(reduce), ragged2list()
+    )
+    model.set_dim("nO", width)
+    return model
+
+
+def replace_listener_cfg(
+    bilm_cfg: Dict[str, Any], tok2vec_cfg: Dict[str, Any]
+) -> Dict[str, Any]:
+    """The config of a listener that was replaced by a copy of what it listened to.
+    spaCy gives the config of the whole tok2vec, wherever in it the listener is.
+    """
+    listener_cfg = _find_listener_cfg(tok2vec_cfg) or {}
+    mix = {k: v for k, v in listener_cfg.items() if k not in ("@architectures", "upstream")}
+    return {"@architectures": "spacy_elmo.ELMo.v1", "bilm": bilm_cfg, **mix}
+
+
+def _find_listener_cfg(config: Any) -> Optional[Dict[str, Any]]:
+    if not isinstance(config, dict):
+        return None
+    if config.get("@architectures") == "spacy_elmo.ELMoListener.v1":
+        return config
+    found = (_find_listener_cfg(value) for value in config.values())
+    return next((cfg for cfg in found if cfg is not None), None)
+
+
+def _mixed(encoder: Layers, mix: Model[List[Floats3d], List[Floats2d]]) -> Tok2Vec:
+    model: Tok2Vec = chain(encoder, mix)
+    model.init = _init_mixed
+    return model
+
+
+def _init_mixed(
+    model: Tok2Vec,
+    X: Optional[List[Doc]] = None,
+    Y: Optional[List[Floats2d]] = None,
+) -> None:
+    """As in `chain`, but the encoder tells its dimensions without a sample too."""
+    encoder, mix = model.layers
+    encoder.initialize(X=X)
+    for dim in ("nO", "nL"):
+        mix.set_dim(dim, encoder.get_dim(dim), force=True)
+    mix.initialize(X=encoder.predict(X) if X else None)
+    model.set_dim("nO", mix.get_dim("nO"), force=True)

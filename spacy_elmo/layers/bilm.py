@@ -1,0 +1,201 @@
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from spacy.attrs import IS_SPACE, ORTH
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats3d
+from torch import Tensor
+
+from ..bilm.model import MAX_BATCH_TOKENS, SentenceBatch, make_batches
+from ..errors import Errors
+from .sentences import Segmenter, segment_sentences
+from .shim import BiLMShim
+
+InT = List[Doc]
+OutT = List[Floats3d]
+Ints1d = npt.NDArray[np.int64]
+
+
+def BiLMLayer(
+    weights: str = "en_elmo_sm",
+    segmenter: Optional[Segmenter] = None,
+    max_batch_tokens: int = MAX_BATCH_TOKENS,
+    cache_mb: float = 64.0,
+    precision: str = "float32",
+) -> Model[InT, OutT]:
+    """The biLM over Docs: every layer for every token. See
+    spacy_elmo.layers.architectures.build_bilm for the arguments.
+
+    RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc,
+        zeros for white space.
+    """
+    for name, value, least in (
+        ("max_batch_tokens", max_batch_tokens, 1), ("cache_mb", cache_mb, 0),
+    ):  # fmt: skip
+        if value < least:
+            raise ValueError(
+                Errors.E038.format(name=name, wanted=f"at least {least}", found=value)
+            )
+    _guard_forks()
+    return Model(
+        "elmo-bilm",
+        forward,
+        init=initialize,
+        dims={"nO": None, "nL": None},
+        attrs={
+            "segmenter": segmenter or segment_sentences(),
+            "max_batch_tokens": max_batch_tokens,
+        },
+        shims=[BiLMShim(str(weights), precision, int(cache_mb * 2**20))],
+    )
+
+
+def initialize(
+    model: Model[InT, OutT], X: Optional[InT] = None, Y: Optional[OutT] = None
+) -> None:
+    """Read the weights, which tell the dimensions."""
+    options = get_shim(model).bilm.options
+    model.set_dim("nO", options.width, force=True)
+    model.set_dim("nL", options.n_layers, force=True)
+
+
+def get_shim(model: Model) -> BiLMShim:
+    shim = model.shims[0]
+    assert isinstance(shim, BiLMShim)
+    return shim
+
+
+def forward(
+    model: Model[InT, OutT], docs: InT, is_train: bool
+) -> Tuple[OutT, Callable[[OutT], InT]]:
+    shim = get_shim(model)
+    if not model.has_dim("nO"):
+        initialize(model)
+    text = _read_docs(docs, model.attrs["segmenter"])
+    max_tokens = model.attrs["max_batch_tokens"]
+    if is_train and shim.trainable:
+        return _forward_train(model, docs, text, max_tokens)
+    layers = [_alloc(model, doc) for doc in docs]
+    with torch.no_grad():
+        table = shim.cache.lookup(shim.bilm, text.words)
+        for batch in make_batches(text.sentences, max_tokens):
+            x = table[torch.from_numpy(batch.words).to(table.device)]
+            y, _ = shim.bilm(x, batch.sizes)
+            _scatter(y.cpu().numpy(), batch, text, layers)
+    return [model.ops.asarray3f(X) for X in layers], _no_backprop
+
+
+def _forward_train(
+    model: Model[InT, OutT], docs: InT, text: "_Text", max_tokens: int
+) -> Tuple[OutT, Callable[[OutT], InT]]:
+    """As `forward`, keeping what it takes to train the biLM."""
+    bilm = get_shim(model).bilm
+    layers = [_alloc(model, doc) for doc in docs]
+    runs: List[Tuple[SentenceBatch, Tensor]] = []
+    with torch.enable_grad():
+        table = bilm.encode_words(["<S>", "</S>", *text.words])
+        for batch in make_batches(text.sentences, max_tokens):
+            y, _ = bilm(table[torch.from_numpy(batch.words).to(table.device)], batch.sizes)
+            _scatter(y.detach().cpu().numpy(), batch, text, layers)
+            runs.append((batch, y))
+
+    def backprop(d_layers: OutT) -> InT:
+        d_layers = [model.ops.to_numpy(dX) for dX in d_layers]
+        gradients = []
+        for batch, y in runs:
+            dy = np.zeros(tuple(y.shape), dtype=np.float32)
+            for row, where in zip(batch.rows, batch.positions):
+                doc, tokens = text.places[row]
+                dy[where] = d_layers[doc][tokens]
+            gradients.append(torch.from_numpy(dy).to(y.device))
+        torch.autograd.backward([y for _, y in runs], gradients)
+        return []
+
+    return [model.ops.asarray3f(X) for X in layers], backprop
+
+
+class _Text(NamedTuple):
+    """The Docs of a call, ready for the biLM.
+
+    words: Each distinct word once.
+    sentences: The table row of each word: 2 + its index in `words`.
+    places: For each sentence its Doc's index and its tokens' indices in the Doc.
+    """
+
+    words: List[str]
+    sentences: List[Ints1d]
+    places: List[Tuple[int, Ints1d]]
+
+
+def _read_docs(docs: InT, segmenter: Segmenter) -> _Text:
+    index: Dict[int, int] = {}
+    words: List[str] = []
+    sentences: List[Ints1d] = []
+    places: List[Tuple[int, Ints1d]] = []
+    for d, doc in enumerate(docs):
+        if not len(doc):
+            continue
+        attrs = doc.to_array([ORTH, IS_SPACE])
+        orths, is_space = attrs[:, 0].tolist(), attrs[:, 1].astype(bool)
+        for orth in orths:
+            if orth not in index:
+                index[orth] = len(words) + 2
+                words.append(doc.vocab.strings[orth])
+        rows = np.fromiter((index[orth] for orth in orths), np.int64, len(doc))
+        for start, end in _spans(segmenter(doc), doc):
+            # The language model has never read white space.
+            tokens = start + np.flatnonzero(~is_space[start:end])
+            if len(tokens):
+                sentences.append(rows[tokens])
+                places.append((d, tokens))
+    return _Text(words, sentences, places)
+
+
+def _spans(spans: Any, doc: Doc) -> List[Tuple[int, int]]:
+    """(start, end) of each segment; together they must be the Doc."""
+    found = [(span.start, span.end) for span in spans]
+    at = 0
+    for start, end in [*found, (len(doc), len(doc))]:
+        if start != at or end < start:
+            raise ValueError(Errors.E037.format(i=at, n=len(doc)))
+        at = end
+    return found
+
+
+def _scatter(
+    flat: Any, batch: SentenceBatch, text: _Text, layers: List[Any]
+) -> None:
+    for row, where in zip(batch.rows, batch.positions):
+        doc, tokens = text.places[row]
+        layers[doc][tokens] = flat[where]
+
+
+def _alloc(model: Model, doc: Doc) -> Any:
+    # In the memory of the host: vectors of a whole corpus do not fit a GPU.
+    return np.zeros((len(doc), model.get_dim("nL"), model.get_dim("nO")), np.float32)
+
+
+def _no_backprop(d_layers: OutT) -> InT:
+    return []
+
+
+_forks_are_guarded = False
+
+
+def _guard_forks() -> None:
+    """After a fork, torch's threads are gone from the child, which waits for them for
+    ever at its first parallel operation (`nlp.pipe(n_process=2)`). One thread needs
+    no others.
+    """
+    global _forks_are_guarded
+    if not _forks_are_guarded and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_use_one_thread)
+        _forks_are_guarded = True
+
+
+def _use_one_thread() -> None:
+    torch.set_num_threads(1)

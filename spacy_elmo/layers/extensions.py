@@ -1,0 +1,53 @@
+"""doc._.elmo, span._.elmo and token._.elmo."""
+
+from typing import Optional
+
+import numpy as np
+import numpy.typing as npt
+from spacy.tokens import Doc, Span, Token
+
+from ..errors import Errors
+
+NAME = "elmo"
+
+Floats2d = npt.NDArray[np.float32]
+Floats3d = npt.NDArray[np.float32]
+
+
+def install_extensions() -> None:
+    """Register the extensions, unless they are there."""
+    if not Doc.has_extension(NAME):
+        Doc.set_extension(NAME, default=None)
+    if not Span.has_extension(NAME):
+        Span.set_extension(NAME, getter=get_span_layers)
+    if not Token.has_extension(NAME):
+        Token.set_extension(NAME, getter=get_token_layers)
+
+
+def get_layers(doc: Doc) -> Optional[Floats3d]:
+    """All layers of a Doc, shape (n_tokens, L + 1, width); None before the `elmo`
+    component ran.
+
+    RAISES (ValueError): If the Doc was retokenized since: its rows would be those of
+        other tokens.
+    """
+    layers: Optional[Floats3d] = doc._.get(NAME) if Doc.has_extension(NAME) else None
+    if layers is not None and len(layers) != len(doc):
+        raise ValueError(Errors.E030.format(found=len(layers), wanted=len(doc)))
+    return layers
+
+
+def set_layers(doc: Doc, layers: Floats3d) -> None:
+    doc._.set(NAME, layers)
+
+
+def get_span_layers(span: Span) -> Optional[Floats3d]:
+    """The layers of a Span's tokens, shape (len(span), L + 1, width)."""
+    layers = get_layers(span.doc)
+    return None if layers is None else layers[span.start : span.end]
+
+
+def get_token_layers(token: Token) -> Optional[Floats2d]:
+    """The layers of a Token, shape (L + 1, width)."""
+    layers = get_layers(token.doc)
+    return None if layers is None else layers[token.i]

@@ -1,0 +1,29 @@
+import weakref
+from typing import Any, Callable, Dict, Optional
+
+
+class WeakLink:
+    """A way to an object that lives elsewhere. It ends with the object, and does not
+    travel: a pickled, copied or saved component must not drag it along.
+    """
+
+    def __init__(self, target: Optional[Any] = None) -> None:
+        self.connect(target)
+
+    def connect(self, target: Optional[Any]) -> None:
+        self._target: Callable[[], Any] = (
+            _nothing if target is None else weakref.ref(target)
+        )
+
+    def get(self) -> Optional[Any]:
+        return self._target()
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.connect(None)
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,105 @@
+import warnings
+from typing import Any, Callable, List, Optional, Tuple
+
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats3d
+
+from ..errors import Errors, Warnings
+from .extensions import get_layers
+from .link import WeakLink
+
+InT = List[Doc]
+OutT = List[Floats3d]
+
+# What marks a listener. A sentinel and not a subclass: Model.copy() makes plain
+# Models, and spaCy's tok2vec with upstream "*" would claim a subclass of its own.
+SENTINEL = "elmo_listener"
+
+
+def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
+    """Read the layers that an `elmo` component has put on the Docs.
+
+    The biLM is frozen, so that there is nothing to send back: no batches to match
+    and no state between calls. Docs that the component has not seen (in `initialize`,
+    in `rehearse`, or when a component is updated alone) it is asked for.
+
+    upstream (str): Name of the component, or "*" for any.
+    RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.
+    """
+    return Model(
+        "elmo-listener",
+        forward,
+        init=initialize,
+        dims={"nO": None, "nL": None},
+        attrs={
+            SENTINEL: True,
+            "upstream": upstream,
+            "component": WeakLink(),
+            "has_warned": False,
+        },
+    )
+
+
+def is_listener_of(model: Model, name: str) -> bool:
+    """Whether a model is a listener to a component of that name."""
+    return bool(model.attrs.get(SENTINEL)) and model.attrs["upstream"] in ("*", name)
+
+
+def get_component(model: Model) -> Optional[Any]:
+    """The component that a listener is connected to, unless it is disabled."""
+    component = model.attrs["component"].get()
+    return component if component is not None and component.is_enabled() else None
+
+
+def forward(
+    model: Model[InT, OutT], docs: InT, is_train: bool
+) -> Tuple[OutT, Callable[[OutT], InT]]:
+    missing = [doc for doc in docs if len(doc) and get_layers(doc) is None]
+    if missing:
+        component = get_component(model)
+        if component is not None:
+            component.annotate(missing)
+        elif is_train:
+            raise ValueError(Errors.E031.format(upstream=model.attrs["upstream"]))
+        else:
+            _warn_once(model)
+    return [_read(model, doc) for doc in docs], backprop
+
+
+def backprop(dYs: OutT) -> InT:
+    # In the module and not in forward, so that nothing unpicklable is kept.
+    return []
+
+
+def initialize(
+    model: Model[InT, OutT], X: Optional[InT] = None, Y: Optional[OutT] = None
+) -> None:
+    component = get_component(model)
+    if component is not None:
+        component.model.initialize()
+        set_dims(model, component.model)
+    if not model.has_dim("nO"):
+        raise ValueError(Errors.E032.format(upstream=model.attrs["upstream"]))
+
+
+def set_dims(listener: Model, bilm: Model) -> None:
+    """Tell a listener the width and the number of layers, where they are known."""
+    for dim in ("nO", "nL"):
+        if bilm.has_dim(dim):
+            listener.set_dim(dim, bilm.get_dim(dim), force=True)
+
+
+def _read(model: Model, doc: Doc) -> Floats3d:
+    layers = get_layers(doc)
+    if layers is None or not len(doc):
+        layers = model.ops.alloc3f(len(doc), model.get_dim("nL"), model.get_dim("nO"))
+    return model.ops.asarray3f(layers)
+
+
+def _warn_once(model: Model) -> None:
+    if not model.attrs["has_warned"]:
+        model.attrs["has_warned"] = True
+        warnings.warn(
+            Warnings.W001.format(upstream=model.attrs["upstream"]), stacklevel=2
+        )

@@ -1,0 +1,210 @@
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+from thinc.api import Model
+from thinc.types import Floats1d, Floats2d, Floats3d
+
+from ..errors import Errors
+
+InT = List[Floats3d]
+OutT = List[Floats2d]
+
+# Adam moves a parameter by about the learn rate a step, 0.001 in spaCy's configs. On
+# this scale a thousand steps move w by up to 10 and gamma by up to its own size.
+W_SCALE = 10.0
+GAMMA_SCALE = 1.0
+# Squares below this are those of a zero row.
+EPSILON = 1e-12
+
+
+def ScalarMix(
+    *,
+    dropout: float = 0.5,
+    l2: float = 0.001,
+    layer_norm: bool = False,
+    layers: Union[str, int] = "all",
+    init: Optional[Sequence[float]] = None,
+    trainable_mix: bool = True,
+) -> Model[InT, OutT]:
+    """The task's own mix of the biLM's layers (Peters et al. 2018, equation 1):
+
+        ELMo_k = gamma * sum_j s_j h_kj        s = softmax(w), j = 0..L
+
+    gamma starts where the mixed vectors of the sample that `initialize` sees have a
+    root mean square of 1, and is held relative to that.
+
+    dropout (float): Of the mixed vectors, in training.
+    l2 (float): Weight of the regulariser l2 * ||w||^2, which pulls towards a plain
+        average. Gamma is not regularised.
+    layer_norm (bool): Normalise each layer of each token to mean 0 and variance 1
+        first. The reference takes one mean over a whole batch, which makes a vector
+        depend on its neighbours in the batch; here it is per token.
+    layers (Union[str, int]): "all" to mix, "top" or the number of a layer (0 is the
+        token layer) to take just that one.
+    init (Sequence[float]): The weights s to begin with, after the softmax.
+    trainable_mix (bool): Whether the task learns s and gamma.
+    RETURNS (Model[List[Floats3d], List[Floats2d]]): From (n_tokens, L + 1, width) to
+        (n_tokens, width) for each Doc.
+    """
+    if not 0 <= dropout < 1:
+        wanted = "at least 0 and below 1"
+        raise ValueError(
+            Errors.E038.format(name="dropout", wanted=wanted, found=dropout)
+        )
+    if layers not in ("all", "top") and not (
+        isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
+    ):
+        raise ValueError(Errors.E034.format(layers=layers))
+    if init is not None and (
+        any(s < 0 for s in init) or not np.isclose(sum(init), 1.0, atol=1e-3)
+    ):
+        raise ValueError(Errors.E036.format(init=list(init)))
+    return Model(
+        "elmo-mix",
+        forward,
+        init=initialize,
+        dims={"nO": None, "nL": None},
+        params={"w": None, "delta": None},
+        attrs={
+            # Not "dropout_rate": spaCy overwrites that at each update.
+            "mix_dropout": float(dropout),
+            "l2": float(l2),
+            "layer_norm": layer_norm,
+            "layers": layers,
+            "init": None if init is None else [float(s) for s in init],
+            "trainable_mix": trainable_mix,
+            "gamma_0": 1.0,
+            # Whether the encoder before wants a gradient.
+            "backprop_layers": False,
+        },
+    )
+
+
+def get_mix(model: Model) -> Tuple[Floats1d, float]:
+    """What a mix has learned.
+
+    RETURNS (Tuple[Floats1d, float]): s, shape (L + 1,), and gamma.
+    """
+    n_layers = model.get_dim("nL")
+    if model.attrs["layers"] == "all":
+        w = W_SCALE * model.get_param("w")
+        exp = model.ops.xp.exp(w - w.max())
+        s = exp / exp.sum()
+    else:
+        s = model.ops.alloc1f(n_layers)
+        s[_single_layer(model)] = 1.0
+    gamma = model.attrs["gamma_0"] * (1 + GAMMA_SCALE * float(model.get_param("delta")[0]))
+    return s, gamma
+
+
+def forward(
+    model: Model[InT, OutT], Xs: InT, is_train: bool
+) -> Tuple[OutT, Callable[[OutT], InT]]:
+    ops, xp = model.ops, model.ops.xp
+    _check_shapes(model, Xs)
+    s, gamma = get_mix(model)
+    inverses = None
+    if model.attrs["layer_norm"]:
+        Xs, inverses = zip(*[_layer_norm(xp, X) for X in Xs]) if Xs else ([], [])
+    mixed = [xp.matmul(s, X) for X in Xs]  # (n, width)
+    rate = model.attrs["mix_dropout"] if is_train else 0.0
+    masks = [ops.get_dropout_mask(Y.shape, rate) if rate else None for Y in mixed]
+    scale = xp.float32(gamma)
+    Ys = [Y * scale if m is None else Y * (scale * m) for Y, m in zip(mixed, masks)]
+
+    def backprop(dYs: OutT) -> InT:
+        dYs = [dY if m is None else dY * m for dY, m in zip(dYs, masks)]
+        if model.attrs["trainable_mix"]:
+            _backprop_mix(model, s, gamma, Xs, mixed, dYs)
+        if not model.attrs["backprop_layers"]:
+            return []
+        dXs = [scale * s[None, :, None] * dY[:, None, :] for dY in dYs]
+        if inverses is not None:
+            dXs = [
+                _backprop_layer_norm(dX, X, inverse)
+                for dX, X, inverse in zip(dXs, Xs, inverses)
+            ]
+        return dXs
+
+    return Ys, backprop
+
+
+def _backprop_mix(
+    model: Model, s: Floats1d, gamma: float, Xs: InT, mixed: OutT, dYs: OutT
+) -> None:
+    xp = model.ops.xp
+    d_gamma = model.ops.alloc1f(1)
+    d_s = model.ops.alloc1f(len(s))
+    for X, Y, dY in zip(Xs, mixed, dYs):
+        d_gamma += xp.vdot(dY, Y)
+        d_s += gamma * xp.einsum("nd,nld->l", dY, X)
+    model.inc_grad("delta", d_gamma * (model.attrs["gamma_0"] * GAMMA_SCALE))
+    if model.attrs["layers"] == "all":
+        w = W_SCALE * model.get_param("w")
+        d_w = s * (d_s - xp.vdot(s, d_s)) + 2 * model.attrs["l2"] * w
+        model.inc_grad("w", d_w * W_SCALE)
+
+
+def initialize(
+    model: Model[InT, OutT], X: Optional[InT] = None, Y: Optional[OutT] = None
+) -> None:
+    """Set w and gamma. Without a sample (n_layers and width must be set then), gamma
+    starts from 1.
+    """
+    ops, xp = model.ops, model.ops.xp
+    if X:
+        model.set_dim("nL", X[0].shape[1], force=True)
+        model.set_dim("nO", X[0].shape[2], force=True)
+    n_layers = model.get_dim("nL")
+    init = model.attrs["init"]
+    w = ops.alloc1f(n_layers)
+    if init is not None:
+        if len(init) != n_layers:
+            raise ValueError(Errors.E035.format(found=len(init), wanted=n_layers))
+        log_s = np.log(np.maximum(init, 1e-6))
+        # Softmax takes any shift; this one is the nearest to 0, where l2 pulls.
+        w[:] = ops.asarray1f((log_s - log_s.mean()) / W_SCALE)
+    model.set_param("w", w)
+    model.set_param("delta", ops.alloc1f(1))
+    model.attrs["gamma_0"] = 1.0
+    s, _ = get_mix(model)
+    if X and not model.attrs["layer_norm"]:
+        squares = sum(float(xp.square(xp.matmul(s, x)).sum()) for x in X)
+        # Zero rows are white space: they say nothing about the scale.
+        n = sum(int((xp.abs(x).sum(axis=(1, 2)) > 0).sum()) for x in X)
+        if squares > EPSILON:
+            model.attrs["gamma_0"] = float((squares / (n * X[0].shape[2])) ** -0.5)
+
+
+def _single_layer(model: Model) -> int:
+    layers, n_layers = model.attrs["layers"], model.get_dim("nL")
+    layer = n_layers - 1 if layers == "top" else layers
+    if layer >= n_layers:
+        raise ValueError(Errors.E034.format(layers=layers))
+    return int(layer)
+
+
+def _check_shapes(model: Model, Xs: InT) -> None:
+    wanted = (model.get_dim("nL"), model.get_dim("nO"))
+    for X in Xs:
+        if X.shape[1:] != wanted:
+            n_layers, width = wanted
+            raise ValueError(
+                Errors.E033.format(found=X.shape, n_layers=n_layers, width=width)
+            )
+
+
+def _layer_norm(xp: Any, X: Floats3d) -> Tuple[Floats3d, Floats3d]:
+    """Each layer of each token to mean 0 and variance 1; zero rows stay zero.
+
+    RETURNS (Tuple[Floats3d, Floats3d]): The result, and 1 / deviation (n, L + 1, 1).
+    """
+    centered = X - X.mean(axis=2, keepdims=True)
+    inverse = 1 / xp.sqrt(xp.square(centered).mean(axis=2, keepdims=True) + EPSILON)
+    return centered * inverse, inverse
+
+
+def _backprop_layer_norm(dY: Floats3d, Y: Floats3d, inverse: Floats3d) -> Floats3d:
+    mean = dY.mean(axis=2, keepdims=True)
+    along = (dY * Y).mean(axis=2, keepdims=True)
+    return inverse * (dY - mean - Y * along)

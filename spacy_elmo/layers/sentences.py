@@ -1,0 +1,100 @@
+from typing import Callable, Iterable, List
+
+import numpy as np
+from spacy.attrs import ORTH
+from spacy.pipeline import Sentencizer
+from spacy.strings import get_string_id
+from spacy.tokens import Doc, Span
+from spacy.util import registry
+
+from ..errors import Errors
+
+Segmenter = Callable[[Doc], Iterable[Span]]
+
+# No sentence of English is longer; what is cut here is a list or a table.
+MAX_LENGTH = 256
+
+
+@registry.misc("spacy_elmo.segment_sentences.v1")
+def segment_sentences(max_length: int = MAX_LENGTH) -> Segmenter:
+    """Segment a Doc by its sentence boundaries where it has them, else by a rule on
+    punctuation, so that ELMo can be the first component of a pipeline. The rule
+    leaves the Doc as it is.
+
+    max_length (int): Cut after so many tokens in any case.
+    RETURNS (Callable[[Doc], List[Span]]): Covers each token once and in order.
+    """
+    return SentenceSegmenter(max_length, split=True)
+
+
+@registry.misc("spacy_elmo.segment_docs.v1")
+def segment_docs(max_length: int = MAX_LENGTH) -> Segmenter:
+    """Take a Doc as one segment, cut only after `max_length` tokens.
+
+    max_length (int): Cut after so many tokens.
+    RETURNS (Callable[[Doc], List[Span]]): Covers each token once and in order.
+    """
+    return SentenceSegmenter(max_length, split=False)
+
+
+class SentenceSegmenter:
+    """A class and not a closure, so that pipelines can be pickled."""
+
+    def __init__(self, max_length: int, split: bool):
+        if max_length < 1:
+            raise ValueError(
+                Errors.E038.format(name="max_length", wanted=">= 1", found=max_length)
+            )
+        self.max_length = max_length
+        self.split = split
+
+    def __call__(self, doc: Doc) -> List[Span]:
+        starts: List[int] = [0]
+        if self.split and len(doc) > 1:
+            # A Doc of one token always claims to have boundaries.
+            if doc.has_annotation("SENT_START"):
+                starts = [sent.start for sent in doc.sents]
+            else:
+                starts = punctuation_starts(doc)
+        spans = []
+        for start, end in zip(starts, [*starts[1:], len(doc)]):
+            for cut in range(start, end, self.max_length):
+                spans.append(doc[cut : min(cut + self.max_length, end)])
+        return spans
+
+
+_TERMINAL = np.array(
+    [get_string_id(char) for char in Sentencizer.default_punct_chars], dtype=np.uint64
+)
+
+
+def punctuation_starts(doc: Doc) -> List[int]:
+    """Where sentences begin by the rule of spaCy's `sentencizer`: after terminal
+    punctuation and what closes behind it (quotes, brackets). Unlike there, an
+    opening quote or bracket belongs to what follows, and a blank line ends a
+    sentence.
+    """
+    starts = [0]
+    orths = doc.to_array([ORTH])
+    for i in np.flatnonzero(np.isin(orths, _TERMINAL)).tolist():
+        i += 1
+        while i < len(doc) and _closes(doc, i):
+            i += 1
+        if starts[-1] < i < len(doc):
+            starts.append(i)
+    blank = [t.i + 1 for t in doc if t.is_space and t.text.count("\n") > 1]
+    if blank:
+        starts = sorted({*starts, *(i for i in blank if i < len(doc))})
+    return starts
+
+
+def _closes(doc: Doc, i: int) -> bool:
+    token = doc[i]
+    if token.is_space:
+        return True
+    if not token.is_punct or token.is_left_punct:
+        return False
+    # A straight quote opens if it hangs on the word after it and not on what is
+    # before. A Doc made of words alone has spaces on both sides.
+    opens = token.is_quote and doc[i - 1].whitespace_ and not token.whitespace_
+    return not opens

@@ -1,0 +1,191 @@
+import contextlib
+import copy
+import io
+import json
+import os
+import warnings
+from pathlib import Path
+from threading import RLock
+from typing import Any, Dict, Iterator, Optional, Tuple, Union
+
+import srsly
+import torch
+from thinc.api import torch2xp, xp2torch
+from thinc.shims.shim import Shim
+
+from ..bilm import BiLM, Options
+from ..bilm.weights import ModelFiles, read_files, write_bilm, write_hdf5
+from ..errors import Errors, Warnings
+from ..weights import resolve
+from .cache import WordCache
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+class BiLMShim(Shim):
+    """Holds the biLM for Thinc. Nothing is opened before the first use. Frozen, it
+    is never changed, and so it is shared by copies.
+
+    source (str): Name or path of the weights.
+    precision (str): "float32" or "bfloat16".
+    cache_bytes (int): Size of the cache of token vectors.
+    """
+
+    def __init__(self, source: str, precision: str, cache_bytes: int):
+        if precision not in PRECISIONS:
+            raise ValueError(Errors.E021.format(precision=precision))
+        super().__init__(None)
+        self.source = source
+        self.precision = precision
+        self.trainable = False
+        self.cache = WordCache(cache_bytes)
+        self._lock = RLock()
+        # The file that holds these very weights, if there is one: (path, stamp).
+        self._file: Optional[Tuple[Path, Tuple[int, ...]]] = None
+
+    @property
+    def bilm(self) -> BiLM:
+        """The biLM, read now if it was not yet."""
+        with self._lock:
+            if self._model is None:
+                self._set(BiLM.from_path(resolve(self.source)))
+            bilm: BiLM = self._model
+            return bilm
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._model is not None
+
+    def make_trainable(self) -> None:
+        self.trainable = True
+        self.precision = "float32"
+        # A word's vector changes with each update.
+        self.cache = WordCache(0)
+
+    def finish_update(self, optimizer: Any) -> None:
+        if not self.trainable:
+            return
+        self._file = None
+        for name, param in self.bilm.named_parameters():
+            if param.grad is not None:
+                updated, _ = optimizer(
+                    (self.id, name), torch2xp(param.data), torch2xp(param.grad)
+                )
+                param.data = xp2torch(updated, device=param.device)
+                param.grad = None
+
+    @contextlib.contextmanager
+    def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
+        mine = {
+            name: params[(self.id, name)]
+            for name, _ in (self._model.named_parameters() if self.trainable else ())
+            if (self.id, name) in params
+        }
+        with torch.no_grad():
+            backup = {}
+            for name, param in self._model.named_parameters() if mine else ():
+                if name in mine:
+                    backup[name] = param.data
+                    param.data = xp2torch(mine[name], device=param.device)
+            try:
+                yield
+            finally:
+                for name, data in backup.items():
+                    self._model.get_parameter(name).data = data
+
+    def copy(self) -> "BiLMShim":
+        copied = BiLMShim(self.source, self.precision, self.cache.max_bytes)
+        copied.trainable = self.trainable
+        copied._file = self._file
+        copied._model = copy.deepcopy(self._model) if self.trainable else self._model
+        return copied
+
+    def to_device(self, device_type: str, device_id: int) -> None:
+        # The biLM stays where it is; vectors move with the ops of the layers.
+        pass
+
+    def to_bytes(self) -> bytes:
+        buffer = io.BytesIO()
+        write_hdf5(self.bilm, buffer, dtype=self._exact_dtype())
+        options = json.dumps(self.bilm.options.to_dict())
+        message = {"options": options, "weights": buffer.getvalue()}
+        return srsly.msgpack_dumps(message)  # type: ignore[no-any-return]
+
+    def from_bytes(self, data: bytes) -> "BiLMShim":
+        message = srsly.msgpack_loads(data)
+        files = ModelFiles(
+            "options", message["options"], "weights", io.BytesIO(message["weights"])
+        )
+        self._set(read_files(files))
+        return self
+
+    def to_directory(self, directory: Path) -> None:
+        """Write options.json and weights.hdf5. Weights that stand unchanged in a file
+        of an earlier checkpoint are linked, where the file system can.
+        """
+        bilm = self.bilm
+        target = directory / "weights.hdf5"
+        if not self._link(target):
+            write_bilm(bilm, directory, dtype=self._exact_dtype())
+            if not self.trainable:
+                self._file = (target.absolute(), _stamp(target))
+        options = json.dumps(bilm.options.to_dict(), indent=2) + "\n"
+        (directory / "options.json").write_text(options, encoding="utf8")
+
+    def from_directory(self, directory: Path) -> "BiLMShim":
+        self._set(BiLM.from_path(directory))
+        weights = next(directory.glob("*.hdf5")).absolute()
+        self._file = (weights, _stamp(weights))
+        return self
+
+    def _set(self, bilm: BiLM) -> None:
+        if self.precision == "bfloat16":
+            if has_fast_bfloat16():
+                bilm.use_bfloat16()
+            else:
+                warnings.warn(Warnings.W002.format(what="AVX512-BF16 or AMX"), stacklevel=2)
+        with self._lock:
+            self._model = bilm.requires_grad_(self.trainable)
+            self._file = None
+            self.cache.clear()
+
+    def _exact_dtype(self) -> str:
+        """float16 where that loses nothing: weights that came in it go out in it."""
+        exact = all(
+            torch.equal(p.half().float(), p.float()) for p in self.bilm.parameters()
+        )
+        return "float16" if exact else "float32"
+
+    def _link(self, target: Path) -> bool:
+        if self._file is None:
+            return False
+        source, stamp = self._file
+        try:
+            if _stamp(source) != stamp:
+                return False
+            if not (target.exists() and source.samefile(target)):
+                target.unlink(missing_ok=True)
+                os.link(source, target)
+        except OSError:
+            return False
+        return True
+
+    def __getstate__(self) -> Dict[str, Any]:
+        state = dict(self.__dict__)
+        del state["_lock"]
+        return state
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = RLock()
+
+
+def has_fast_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 faster than float32."""
+    probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, name, bool)() for name in probes)
+
+
+def _stamp(path: Union[str, Path]) -> Tuple[int, ...]:
+    stat = os.stat(path)
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)

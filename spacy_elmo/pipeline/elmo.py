@@ -1,0 +1,184 @@
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+
+from spacy import util
+from spacy.language import Language
+from spacy.pipeline.trainable_pipe import TrainablePipe
+from spacy.tokens import Doc
+from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.vocab import Vocab
+from thinc.api import Model, Optimizer
+from thinc.types import Floats3d
+
+from ..layers.bilm import get_shim
+from ..layers.extensions import install_extensions, set_layers
+from ..layers.listener import is_listener_of, set_dims
+from ..layers.link import WeakLink
+
+
+class ELMo(TrainablePipe):
+    """Run a biLM over each Doc and keep all its layers in doc._.elmo.
+
+    The biLM is frozen, as in the paper, and that keeps this component simple: in
+    training it annotates the predicted Docs just as it does in prediction, and the
+    listeners in other components read them. There is no gradient to send back, so
+    there are no batches to match, unlike in spaCy's Tok2Vec.
+
+    vocab (Vocab): The shared vocabulary.
+    model (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
+    name (str): Name of the component: what listeners call their upstream.
+    nlp (Language): The pipeline that this was made for.
+    """
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: Model[List[Doc], List[Floats3d]],
+        name: str = "elmo",
+        *,
+        nlp: Optional[Language] = None,
+    ) -> None:
+        self.vocab = vocab
+        self.model = model
+        self.name = name
+        self.listener_map: Dict[str, List[Model]] = {}
+        self.cfg: Dict[str, Any] = {}
+        # Weak: the pipeline owns its components, not the other way around.
+        self._nlp = WeakLink(nlp)
+        install_extensions()
+
+    @property
+    def is_trainable(self) -> bool:
+        # Keeps the optimizer and the loss table out of it.
+        return False
+
+    @property
+    def listeners(self) -> List[Model]:
+        """All listeners to this component."""
+        return [listener for found in self.listener_map.values() for listener in found]
+
+    @property
+    def listening_components(self) -> List[str]:
+        """Names of the components that listen to this one."""
+        return list(self.listener_map)
+
+    def add_listener(self, listener: Model, component_name: str) -> None:
+        """Connect a listener of another component, and tell it the dimensions."""
+        found = self.listener_map.setdefault(component_name, [])
+        if listener not in found:
+            found.append(listener)
+        listener.attrs["component"].connect(self)
+        set_dims(listener, self.model)
+
+    def remove_listener(self, listener: Model, component_name: str) -> bool:
+        """Disconnect a listener. RETURNS (bool): Whether it was connected."""
+        found = self.listener_map.get(component_name, [])
+        if listener not in found:
+            return False
+        found.remove(listener)
+        listener.attrs["component"].connect(None)
+        if not found:
+            del self.listener_map[component_name]
+        return True
+
+    def find_listeners(self, component: Any) -> None:
+        """Connect the listeners within a component. Called by nlp for each component
+        behind this one.
+        """
+        model = getattr(component, "model", None)
+        if isinstance(model, Model):
+            for node in model.walk():
+                if is_listener_of(node, self.name):
+                    self.add_listener(node, component.name)
+
+    def is_enabled(self) -> bool:
+        """Whether the component runs: listeners do not ask one that was disabled."""
+        nlp = self._nlp.get()
+        if nlp is None or not any(proc is self for _, proc in nlp.components):
+            return True
+        return any(proc is self for _, proc in nlp.pipeline)
+
+    def predict(self, docs: Iterable[Doc]) -> List[Floats3d]:
+        """Run the biLM. Docs are sorted into batches of sentences of like length.
+
+        docs (Iterable[Doc]): The documents.
+        RETURNS (List[Floats3d]): (n_tokens, L + 1, width) for each Doc.
+        """
+        return self.model.predict(list(docs))
+
+    def set_annotations(self, docs: Sequence[Doc], layers: Sequence[Floats3d]) -> None:
+        """Set doc._.elmo, in the memory of the host."""
+        for doc, X in zip(docs, layers):
+            set_layers(doc, self.model.ops.to_numpy(X))
+
+    def annotate(self, docs: Sequence[Doc]) -> None:
+        self.set_annotations(docs, self.predict(docs))
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optional[Optimizer] = None,
+        losses: Optional[Dict[str, float]] = None,
+    ) -> Dict[str, float]:
+        """Annotate the predicted Docs for the components that come after. Those Docs
+        are copies: the corpus stays clean.
+
+        examples (Iterable[Example]): A batch.
+        RETURNS (Dict[str, float]): `losses` as they were: nothing is learned here.
+        """
+        examples = list(examples)
+        validate_examples(examples, "ELMo.update")
+        self.annotate([eg.predicted for eg in examples])
+        return {} if losses is None else losses
+
+    def get_loss(self, examples: Any, scores: Any) -> Any:
+        """Nothing is learned here."""
+        return None
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Optional[Language] = None,
+    ) -> None:
+        """Read the weights and tell the listeners their dimensions.
+
+        get_examples (Callable[[], Iterable[Example]]): Not needed, but checked.
+        nlp (Language): The pipeline.
+        """
+        validate_get_examples(get_examples, "ELMo.initialize")
+        if nlp is not None:
+            self._nlp.connect(nlp)
+        self.model.initialize()
+        for listener in self.listeners:
+            set_dims(listener, self.model)
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Serialize the component with its weights."""
+        serialize = {"model": lambda: get_shim(self.model).to_bytes()}
+        return util.to_bytes(serialize, exclude)
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "ELMo":
+        """Load the component from what `to_bytes` gave."""
+        deserialize = {"model": lambda data: get_shim(self.model).from_bytes(data)}
+        util.from_bytes(bytes_data, deserialize, exclude)
+        self.model.initialize()
+        return self
+
+    def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
+        """Write options.json and weights.hdf5, in the official layout, to a directory.
+        Weights that stand unchanged in an earlier checkpoint are linked to it.
+        """
+        directory = util.ensure_path(path)
+        directory.mkdir(parents=True, exist_ok=True)
+        if "model" not in exclude:
+            get_shim(self.model).to_directory(directory)
+
+    def from_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> "ELMo":
+        """Load the weights that `to_disk` wrote."""
+        if "model" not in exclude:
+            get_shim(self.model).from_directory(util.ensure_path(path))
+            self.model.initialize()
+        return self

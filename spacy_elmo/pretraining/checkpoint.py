@@ -1,0 +1,178 @@
+"""What a killed run goes on from."""
+
+import os
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+
+from ..bilm import BiLM
+from ..bilm.lstm import LSTMState
+from ..bilm.weights import replacing
+from ..errors import Errors, TrainingError, Warnings
+from .rows import Rows
+from .settings import Settings
+from .softmax import Softmax
+
+CHECKPOINT = "checkpoint.pt"
+# The one before, should the last be damaged.
+PREVIOUS = "checkpoint.previous.pt"
+
+# What may change between a run and the one that goes on from it: its length, how
+# often it reports, and what E053 advises to lower.
+FREE = ("max_tokens", "max_epochs", "compile", "eval_steps", "eval_tokens",
+        "log_steps", "checkpoint_steps", "grad_clip", "precision")  # fmt: skip
+FREE_OPTIMIZER = ("learn_rate",)
+
+# The state of the LSTMs: by direction, by layer.
+States = List[List[LSTMState]]
+
+
+class Run(NamedTuple):
+    """All that changes in place while a biLM is trained."""
+
+    bilm: BiLM
+    softmax: Softmax
+    optimizer: torch.optim.Optimizer
+    rows: Rows
+
+
+class Progress(NamedTuple):
+    """Where a run is.
+
+    step (int): Updates done.
+    seconds (float): Time spent.
+    states (States): The state that the next window starts from; None for zeros.
+    losses (List[float]): Of the steps since the last line of the log.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    states: Optional[States] = None
+    losses: List[float] = []
+
+
+def save_checkpoint(
+    run: Run, progress: Progress, settings: Settings, output: Path
+) -> None:
+    """Write a checkpoint beside its place and rename it; the last one stays as the
+    one before.
+
+    RAISES (TrainingError): If it cannot be written, for instance on a full disk.
+    """
+    states = progress.states
+    checkpoint = {
+        "step": progress.step,
+        "seconds": progress.seconds,
+        "losses": list(progress.losses),
+        "settings": _identity(settings, run.rows),
+        "bilm": run.bilm.state_dict(),
+        "softmax": run.softmax.state_dict(),
+        "optimizer": run.optimizer.state_dict(),
+        "rows": run.rows.state_dict(),
+        "states": None if states is None else [[tuple(s) for s in d] for d in states],
+    }
+    path = output / CHECKPOINT
+    try:
+        with replacing(path) as temporary:
+            torch.save(checkpoint, temporary)
+            _flush(temporary)
+            if path.is_file():
+                os.replace(path, output / PREVIOUS)
+    except (OSError, RuntimeError) as e:  # torch has RuntimeError for a full disk
+        raise TrainingError(Errors.E057.format(path=path, reason=e)) from None
+
+
+def load_checkpoint(run: Run, settings: Settings, output: Path) -> Progress:
+    """Set a run to where an earlier one in the same folder was stopped.
+
+    run (Run): As it starts; changed in place.
+    settings (Settings): The config.
+    output (Path): The folder.
+    RETURNS (Progress): Where it is: at the start, if there is no checkpoint.
+    RAISES (TrainingError): If there are checkpoints, but none that can be read, or
+        if the run that made it had other settings.
+    """
+    for left in output.glob(f".{CHECKPOINT}.*"):
+        left.unlink()  # by a run that was killed while it wrote
+    damaged: Optional[str] = None
+    for path in (output / CHECKPOINT, output / PREVIOUS):
+        if not path.is_file():
+            continue
+        try:
+            saved = torch.load(path, map_location="cpu", weights_only=True)
+            step = saved["step"]
+        except Exception as e:  # torch raises nearly anything on damaged files
+            damaged = damaged or Errors.E056.format(path=path, reason=e)
+            continue
+        if damaged is not None:
+            used = Warnings.W003.format(problem=damaged, path=path, step=step)
+            warnings.warn(used, stacklevel=2)
+        return _restore(run, settings, saved, path)
+    if damaged is not None:
+        raise TrainingError(damaged)
+    return Progress()
+
+
+def _restore(
+    run: Run, settings: Settings, saved: Dict[str, Any], path: Path
+) -> Progress:
+    different = _differences(saved["settings"], _identity(settings, run.rows))
+    if different:
+        what = ", ".join(different)
+        raise TrainingError(Errors.E055.format(path=path, what=what))
+    try:
+        run.bilm.load_state_dict(saved["bilm"])
+        run.softmax.load_state_dict(saved["softmax"])
+        run.optimizer.load_state_dict(saved["optimizer"])
+        run.rows.load_state_dict(saved["rows"])
+    except (RuntimeError, ValueError, KeyError) as e:
+        raise TrainingError(Errors.E056.format(path=path, reason=e)) from None
+    states = saved["states"]
+    if states is not None:
+        device = run.bilm.encoder.char_embed.device
+        states = [
+            [LSTMState(h.to(device), c.to(device)) for h, c in layers]
+            for layers in states
+        ]
+    return Progress(saved["step"], saved["seconds"], states, saved.get("losses", []))
+
+
+def _identity(settings: Settings, rows: Rows) -> Dict[str, Any]:
+    """What a checkpoint has to share with the run that goes on from it."""
+    training = asdict(settings.training)
+    optimizer = training["optimizer"]
+    training["optimizer"] = {
+        k: v for k, v in optimizer.items() if k not in FREE_OPTIMIZER
+    }
+    kept = {f"training.{k}": v for k, v in training.items() if k not in FREE}
+    corpus = rows.corpus
+    text = {
+        "tokens": len(corpus.tokens),
+        "documents": corpus.n_documents,
+        "vocabulary": corpus.vocab_size,
+    }
+    return {"model": settings.options.to_dict(), **kept, "corpus": text}
+
+
+def _differences(saved: Dict[str, Any], wanted: Dict[str, Any]) -> List[str]:
+    """Names of what differs. What only one of both has is no difference: a setting
+    that one version of this module knows and the other does not.
+    """
+    found: List[str] = []
+    for name in wanted.keys() & saved.keys():
+        if isinstance(wanted[name], dict) and isinstance(saved[name], dict):
+            found.extend(f"{name}.{k}" for k in _differences(saved[name], wanted[name]))
+        elif wanted[name] != saved[name]:
+            found.append(name)
+    return sorted(found)
+
+
+def _flush(path: Path) -> None:
+    """To the disk itself: else a power failure could leave an empty file behind the
+    new name.
+    """
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,143 @@
+"""Files of text -> documents, streamed: at no time is more than one document of a
+file in memory.
+"""
+
+import bz2
+import glob
+import gzip
+import io
+import lzma
+from pathlib import Path
+from typing import IO, Any, Callable, Dict, Iterator, List, Union
+
+import srsly
+
+from ..errors import CorpusError, Errors
+
+SUFFIXES = (".txt", ".jsonl", ".spacy")
+# A text without blank lines would be one document; it is cut after so many lines.
+MAX_DOCUMENT_LINES = 200
+
+_OPENERS: Dict[str, Callable[[Path], Any]] = {
+    ".gz": lambda path: gzip.open(path, "rb"),
+    ".xz": lambda path: lzma.open(path, "rb"),
+    ".bz2": lambda path: bz2.open(path, "rb"),
+    ".zst": lambda path: _open_zstd(path),
+}
+
+
+def find_texts(path: Union[str, Path]) -> List[Path]:
+    """The files of a corpus.
+
+    path (str or Path): A file, a directory (searched through) or a glob.
+    RETURNS (List[Path]): The files in order of their names.
+    RAISES (CorpusError): If there are none, or if one given is of another kind.
+    """
+    if Path(path).is_dir():
+        found = [p for p in Path(path).rglob("*") if p.is_file() and _kind(p)]
+    elif Path(path).is_file():
+        found = [Path(path)]
+    else:
+        names = glob.glob(str(path), recursive=True)
+        found = [Path(name) for name in names if Path(name).is_file()]
+    if not found:
+        raise CorpusError(Errors.E050.format(path=path))
+    for file in found:
+        if not _kind(file):
+            known = ", ".join(SUFFIXES)
+            raise _unusable(file, f"is no {known} (or that in .gz, .xz, .bz2 or .zst)")
+    return sorted(found)
+
+
+def read_documents(path: Path) -> Iterator[Any]:
+    """The documents of a file. A .txt is paragraphs, one a line, with an empty line
+    after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
+    format: one object a line with "text" or "tokens". A .spacy DocBin gives Docs.
+
+    path (Path): A file that `find_texts` found.
+    YIELDS (List[str] or List[List[str]] or Doc): A document.
+    RAISES (CorpusError): If the file is damaged.
+    """
+    kind = _kind(path)
+    try:
+        if kind == ".spacy":
+            yield from _read_docbin(path)
+            return
+        with _open(path) as file:
+            # Only "\n" ends a line: JSON strings may hold the other line separators.
+            lines = io.TextIOWrapper(
+                file, encoding="utf8", errors="replace", newline="\n"
+            )
+            yield from (
+                _read_jsonl(path, lines) if kind == ".jsonl" else _read_txt(lines)
+            )
+    except CorpusError:
+        raise
+    except Exception as e:  # each library has its own for a damaged file
+        raise _unusable(path, f"is not readable as {kind} ({e})") from None
+
+
+def _read_txt(lines: IO[str]) -> Iterator[List[str]]:
+    paragraphs: List[str] = []
+    for line in lines:
+        line = line.strip()
+        if line:
+            paragraphs.append(line)
+        if paragraphs and (not line or len(paragraphs) == MAX_DOCUMENT_LINES):
+            yield paragraphs
+            paragraphs = []
+    if paragraphs:
+        yield paragraphs
+
+
+def _read_jsonl(path: Path, lines: IO[str]) -> Iterator[List[Any]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = srsly.json_loads(line)
+        except ValueError as e:
+            raise _unusable(path, f"line {number} is not JSON ({e})") from None
+        if isinstance(record, dict) and isinstance(record.get("text"), str):
+            text = _without_surrogates(record["text"])
+            yield [p for p in text.splitlines() if p.strip()]
+        elif isinstance(record, dict) and isinstance(record.get("tokens"), list):
+            yield [[_without_surrogates(str(token)) for token in record["tokens"]]]
+        else:
+            raise _unusable(path, f'line {number} has neither "text" nor "tokens"')
+
+
+def _without_surrogates(text: str) -> str:
+    # JSON can escape half a character, which neither UTF-8 nor spaCy can hold.
+    return text.encode("utf8", "ignore").decode("utf8")
+
+
+def _read_docbin(path: Path) -> Iterator[Any]:
+    from spacy.tokens import DocBin
+    from spacy.vocab import Vocab
+
+    yield from DocBin().from_disk(path).get_docs(Vocab())
+
+
+def _kind(path: Path) -> str:
+    """The suffix that tells the format, or "" for a file that is no text."""
+    suffixes = [s for s in path.suffixes if s not in _OPENERS]
+    return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
+
+
+def _open(path: Path) -> Any:
+    opener = _OPENERS.get(path.suffix)
+    return path.open("rb") if opener is None else opener(path)
+
+
+def _open_zstd(path: Path) -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        problem = "needs the package zstandard: pip install 'spacy-elmo[zstd]'"
+        raise _unusable(path, problem) from None
+    return zstandard.open(path, "rb")
+
+
+def _unusable(path: Path, problem: str) -> CorpusError:
+    return CorpusError(Errors.E051.format(path=path, problem=problem))

@@ -1,0 +1,138 @@
+"""Documents -> sentences of words, in one process or in several."""
+
+import sys
+from collections import deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional
+
+from ..errors import CorpusError, Errors
+from .settings import CorpusSettings
+
+Sentences = List[List[str]]
+
+BATCH_DOCUMENTS = 64
+# The files of the cache hold a word a line.
+_LINE_BREAKS = str.maketrans("\n\r", "  ")
+
+
+class Tokenizer:
+    """A document -> sentences of words, by the tokenizer of a spaCy language.
+
+    nlp (Dict[str, Any]): [nlp] of a config.
+    settings (CorpusSettings): [corpus] of a config.
+    code (Path): Python file with registered functions that [nlp] names.
+    """
+
+    def __init__(
+        self,
+        nlp: Dict[str, Any],
+        settings: CorpusSettings,
+        code: Optional[Path] = None,
+    ):
+        self.nlp = nlp
+        self.settings = settings
+        self.code = code
+        self._segment: Optional[Callable[[Any], Iterable[Any]]] = None
+        self._make_doc: Any = None
+
+    def __call__(self, document: Any) -> Sentences:
+        """Split a document.
+
+        document (List[str] or List[List[str]] or Doc): Paragraphs of text, sentences
+            of words, or a Doc, whose own boundaries count.
+        RETURNS (List[List[str]]): Its sentences, none of them empty.
+        """
+        sentences: Sentences = []
+        for part in document if isinstance(document, list) else [document]:
+            sentences.extend(self._sentences(part))
+        return [sentence for sentence in sentences if sentence]
+
+    def _sentences(self, part: Any) -> Iterator[List[str]]:
+        limit = self.settings.max_length
+        if isinstance(part, str) and self.settings.tokenized:
+            part = part.split()
+        if isinstance(part, list):
+            words = _clean(part)
+            for i in range(0, len(words), limit):
+                yield words[i : i + limit]
+            return
+        self._load()
+        doc = self._make_doc(part) if isinstance(part, str) else part
+        assert self._segment is not None
+        for span in self._segment(doc):
+            yield _clean(token.text for token in span)
+
+    def _load(self) -> None:
+        # In the worker, on first use: tokenizers are slow to pickle.
+        if self._segment is not None:
+            return
+        from spacy.util import import_file, load_model_from_config, registry
+
+        if self.code is not None:
+            import_file("python_code", self.code)
+        config = {"nlp": {**self.nlp, "pipeline": []}, "components": {}}
+        try:
+            nlp = load_model_from_config(config, auto_fill=True)
+        except Exception as e:  # whatever the language or its tokenizer raises
+            raise CorpusError(Errors.E051.format(path="[nlp]", problem=e)) from None
+        # spaCy's limit on the length of a text is for its parser.
+        nlp.max_length = sys.maxsize
+        self._make_doc = nlp.make_doc
+        # By name: the segmenters belong to the layers, which need not be known.
+        segmenter = registry.misc.get("spacy_elmo.segment_sentences.v1")
+        self._segment = segmenter(self.settings.max_length)
+
+
+def tokenize(
+    documents: Iterable[Any], tokenizer: Tokenizer, n_process: int
+) -> Iterator[Sentences]:
+    """Tokenize documents, a few batches ahead of the reader and no more.
+
+    documents (Iterable): See `Tokenizer`.
+    tokenizer (Tokenizer): Runs in each of the processes.
+    n_process (int): 1 stays in this process.
+    YIELDS (List[List[str]]): The sentences of each document, in order.
+    """
+    if n_process == 1:
+        yield from map(tokenizer, documents)
+        return
+    batches = _batched(documents, BATCH_DOCUMENTS)
+    # Not fork: torch may have threads already.
+    with ProcessPoolExecutor(
+        n_process, get_context("spawn"), _set_tokenizer, (tokenizer,)
+    ) as pool:
+        under_way: Deque[Future[List[Sentences]]] = deque()
+        for batch in batches:
+            under_way.append(pool.submit(_tokenize_batch, batch))
+            if len(under_way) == 4 * n_process:
+                yield from under_way.popleft().result()
+        while under_way:
+            yield from under_way.popleft().result()
+
+
+def _clean(words: Iterable[str]) -> List[str]:
+    """Words without those that are blank, each on one line."""
+    return [w.translate(_LINE_BREAKS) for w in words if w and not w.isspace()]
+
+
+# The tokenizer of a worker process.
+_tokenizer: Optional[Tokenizer] = None
+
+
+def _set_tokenizer(tokenizer: Tokenizer) -> None:
+    global _tokenizer
+    _tokenizer = tokenizer
+
+
+def _tokenize_batch(batch: List[Any]) -> List[Sentences]:
+    assert _tokenizer is not None
+    return [_tokenizer(document) for document in batch]
+
+
+def _batched(items: Iterable[Any], n: int) -> Iterator[List[Any]]:
+    items = iter(items)
+    while batch := list(islice(items, n)):
+        yield batch

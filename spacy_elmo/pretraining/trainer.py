@@ -1,0 +1,202 @@
+"""The training loop (Peters et al. 2018, section 3.4)."""
+
+import math
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Dict, Iterator, Optional
+
+import torch
+from tqdm import tqdm
+
+from ..bilm import BiLM
+from ..bilm.lstm_grad import compile_cells
+from ..errors import Errors, TrainingError
+from .checkpoint import Progress, Run, load_checkpoint, save_checkpoint
+from .corpus import Corpus, load_corpora
+from .directions import Directions
+from .evaluation import Perplexity, evaluate
+from .initialization import initialize
+from .log import Log
+from .model import VOCABULARY, write_model
+from .optimizer import make_optimizer
+from .rows import Rows
+from .settings import Settings, TrainingSettings
+from .softmax import Softmax, compile_softmax
+from .step import Step, train_step
+from .vocabulary import write_vocabulary
+
+LOG = "log.jsonl"
+CONFIG = "config.cfg"
+
+
+def pretrain(
+    settings: Settings, output: Path, *, silent: bool = False
+) -> Optional[Perplexity]:
+    """Train a biLM on text, or go on where an earlier run in the same folder was
+    stopped.
+
+    settings (Settings): The config.
+    output (Path): Receives options.json, weights.hdf5, vocab.txt, config.cfg,
+        log.jsonl, the last two checkpoints and the cache of the corpus.
+    silent (bool): No progress bar.
+    RETURNS (Perplexity): Of the held-out text, if there is one.
+    RAISES (CorpusError): If the text or the vocabulary cannot be used.
+    RAISES (TrainingError): If the training cannot go on.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    train, dev = load_corpora(settings, output, silent=silent)
+    if settings.training.compile:
+        compile_cells()
+        compile_softmax()
+    with _explained_out_of_memory(settings.training):
+        run = start_run(settings, train)
+        progress = load_checkpoint(run, settings, output)
+        # Not before it is sure that the folder holds no other run.
+        settings.config.to_disk(output / CONFIG)
+        write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
+        return _train(run, progress, dev, settings, output, silent)
+
+
+def start_run(settings: Settings, corpus: Corpus) -> Run:
+    """A biLM, its softmax, the optimizer and the rows, as they are before training.
+
+    settings (Settings): The config.
+    corpus (Corpus): The training text.
+    RETURNS (Run): All of them, on the GPU if there is one.
+    """
+    training = settings.training
+    bilm = initialize(BiLM(settings.options), training.seed)
+    width = settings.options.lstm.projection_dim
+    softmax = Softmax(corpus.vocab_size, width).initialize(training.seed + 1)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    bilm.to(device)
+    softmax.to(device)
+    optimizer = make_optimizer(training.optimizer, [bilm, softmax])
+    rows = Rows(
+        corpus, training.rows, training.unroll_steps, training.seed, 0, training.rows
+    )
+    return Run(bilm, softmax, optimizer, rows)
+
+
+def _train(
+    run: Run,
+    progress: Progress,
+    dev: Optional[Corpus],
+    settings: Settings,
+    output: Path,
+    silent: bool,
+) -> Optional[Perplexity]:
+    """All steps that are left, and what is written on the way and at the end."""
+    training = settings.training
+    n_steps = count_steps(training, run.rows.corpus)
+    log = Log(output / LOG, progress.step)
+    states, losses = progress.states, list(progress.losses)
+    started = time.perf_counter() - progress.seconds
+    bar = _progress_bar(training, progress.step, n_steps, silent)
+    for step in range(progress.step, n_steps):
+        batch = run.rows.read()
+        done = train_step(run, training, batch, states, step, n_steps)
+        _check_finite(done, step + 1, run.rows, batch, output)
+        states = done.states
+        losses.append(done.loss)
+        bar.update(training.tokens_per_step)
+        n, last = step + 1, step + 1 == n_steps
+        record = _record(run, training, n, time.perf_counter() - started)
+        if n % training.log_steps == 0 or last:
+            mean = sum(losses) / len(losses)
+            losses.clear()
+            log.write({**record, "loss": mean})
+            bar.set_postfix(loss=f"{mean:.3f}", epoch=f"{run.rows.epoch:.2f}")
+        if dev is not None and n % training.eval_steps == 0 and not last:
+            found = _evaluate(run, training, dev, training.eval_tokens)
+            log.write({**record, **found.to_dict()})
+        if n % training.checkpoint_steps == 0 or last:
+            seconds = time.perf_counter() - started
+            here = Progress(n, seconds, states, losses)
+            save_checkpoint(run, here, settings, output)
+    bar.close()
+    write_model(run.bilm, run.softmax, output)
+    if dev is None:
+        return None
+    found = _evaluate(run, training, dev, 0)
+    record = _record(run, training, n_steps, time.perf_counter() - started)
+    log.write({**record, "final": True, **found.to_dict()})
+    return found
+
+
+def count_steps(settings: TrainingSettings, corpus: Corpus) -> int:
+    """Updates of a whole run."""
+    n_tokens = settings.max_epochs * len(corpus.tokens)
+    if settings.max_tokens is not None:
+        n_tokens = min(n_tokens, settings.max_tokens)
+    return max(1, int(n_tokens // settings.tokens_per_step))
+
+
+def _evaluate(
+    run: Run, settings: TrainingSettings, corpus: Corpus, max_tokens: int
+) -> Perplexity:
+    return evaluate(
+        run.bilm, run.softmax, corpus, state=settings.state, max_tokens=max_tokens
+    )
+
+
+def _record(
+    run: Run, settings: TrainingSettings, step: int, seconds: float
+) -> Dict[str, Any]:
+    """What each line of the log says."""
+    return {
+        "step": step,
+        "tokens": step * settings.tokens_per_step,
+        "epoch": round(run.rows.epoch, 4),
+        "learn_rate": run.optimizer.param_groups[0]["lr"],
+        "seconds": round(seconds, 1),
+    }
+
+
+def _progress_bar(
+    settings: TrainingSettings, step: int, n_steps: int, silent: bool
+) -> "tqdm[Any]":
+    return tqdm(
+        total=n_steps * settings.tokens_per_step,
+        initial=step * settings.tokens_per_step,
+        unit=" tokens", unit_scale=True, disable=silent, desc="Pretraining",
+    )  # fmt: skip
+
+
+def _check_finite(
+    done: Step, step: int, rows: Rows, batch: Directions, output: Path
+) -> None:
+    for what, value in (("loss", done.loss), ("norm of the gradients", done.norm)):
+        if math.isfinite(value):
+            continue
+        dump = output / f"batch-{step}.txt"
+        words = rows.corpus.words
+        lines = [" ".join(words[i] for i in row) for row in batch.inputs[0].T]
+        dump.write_text("\n".join(lines) + "\n", encoding="utf8")
+        raise TrainingError(
+            Errors.E053.format(
+                what=what, value=value, step=step, epoch=f"{rows.epoch:.2f}", dump=dump
+            )
+        )
+
+
+@contextmanager
+def _explained_out_of_memory(settings: TrainingSettings) -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, RuntimeError) as e:
+        # torch has a class of its own for GPUs, but a RuntimeError for CPUs.
+        text = str(e)
+        if isinstance(e, TrainingError) or not (
+            isinstance(e, MemoryError)
+            or "out of memory" in text
+            or "allocate memory" in text
+        ):
+            raise
+        raise TrainingError(
+            Errors.E058.format(
+                reason=text.split("\n")[0], rows=settings.rows,
+                steps=settings.unroll_steps, n_samples=settings.softmax.n_samples,
+            )  # fmt: skip
+        ) from None

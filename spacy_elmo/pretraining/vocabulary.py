@@ -1,0 +1,76 @@
+from collections import Counter
+from pathlib import Path
+from typing import List, Mapping, Optional, Sequence, Union
+
+from ..bilm.characters import BOS, EOS
+from ..bilm.weights import replacing
+from ..errors import CorpusError, Errors
+
+UNK = "<UNK>"
+SPECIAL = (BOS, EOS, UNK)
+BOS_ID, EOS_ID, UNK_ID = range(3)
+# bilm-tf's own files end in this line and tell its readers to skip it.
+END_OF_FILE = "!!!MAXTERMID"
+
+
+def rank_words(
+    counts: Mapping[str, int], first: Optional[Sequence[str]] = None
+) -> List[str]:
+    """Every word of a corpus, in the order of the softmax: the special words, then
+    by falling frequency, as the log-uniform sampler needs it.
+
+    counts (Mapping[str, int]): How often each word occurs.
+    first (Sequence[str]): A vocabulary to keep in front, as it is.
+    RETURNS (List[str]): The words.
+    """
+    front = list(first or SPECIAL)
+    known = {*SPECIAL, *front}
+    rest = [word for word in counts if word not in known]
+    # Equal counts in alphabetical order: the same corpus gives the same file.
+    rest.sort(key=lambda word: (-counts[word], word))
+    return front + rest
+
+
+def vocabulary_size(
+    words: Sequence[str], counts: Mapping[str, int], min_count: int, max_size: int
+) -> int:
+    """How many of the ranked words the softmax predicts; the others are <UNK>."""
+    size = len(SPECIAL)
+    while size < min(len(words), max_size) and counts[words[size]] >= min_count:
+        size += 1
+    return size
+
+
+def read_vocabulary(path: Union[str, Path]) -> List[str]:
+    """Read and check a vocabulary file, one word a line.
+
+    path (str or Path): The file.
+    RETURNS (List[str]): The words.
+    RAISES (CorpusError): If the special words are not its first three lines, if a
+        word stands there twice, or if a line is empty.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise _unusable(path, f"is no readable vocabulary ({e})") from None
+    lines = text[:-1] if text.endswith("\n") else text
+    words = [word for word in lines.split("\n") if word != END_OF_FILE]
+    if tuple(words[:3]) != SPECIAL:
+        found = ", ".join(map(repr, words[:3]))
+        raise _unusable(path, f"must begin with {', '.join(SPECIAL)}, not {found}")
+    if "" in words:
+        raise _unusable(path, f"line {words.index('') + 1} is empty")
+    twice = [word for word, n in Counter(words).items() if n > 1]
+    if twice:
+        raise _unusable(path, f"has words twice: {', '.join(map(repr, twice[:5]))}")
+    return words
+
+
+def write_vocabulary(path: Path, words: Sequence[str]) -> None:
+    """Write a vocabulary, one word a line."""
+    with replacing(path) as temporary:
+        temporary.write_text("\n".join(words) + "\n", encoding="utf8")
+
+
+def _unusable(path: Union[str, Path], problem: str) -> CorpusError:
+    return CorpusError(Errors.E051.format(path=path, problem=problem))
