@@ -143,6 +143,14 @@ class Errors:
         "{steps}), 'training.softmax.n_samples' (now {n_samples}) or "
         "'vocabulary.max_size'; for a new run also 'training.rows' (now {rows})."
     )
+    # Command line
+    E080 = (
+        "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "
+        "pipeline trained with spacy_elmo.ELMoListener.v1 or spacy_elmo.ELMo.v1."
+    )
+    E081 = (
+        "[ELMO081] --plot needs matplotlib ({reason}): pip install spacy-elmo[plot]"
+    )
 
 
 class Warnings:

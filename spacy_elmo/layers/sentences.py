@@ -1,6 +1,5 @@
 from typing import Callable, Iterable, List
 
-import numpy as np
 from spacy.attrs import ORTH
 from spacy.pipeline import Sentencizer
 from spacy.strings import get_string_id
@@ -63,9 +62,7 @@ class SentenceSegmenter:
         return spans
 
 
-_TERMINAL = np.array(
-    [get_string_id(char) for char in Sentencizer.default_punct_chars], dtype=np.uint64
-)
+_TERMINAL = {get_string_id(char) for char in Sentencizer.default_punct_chars}
 
 
 def punctuation_starts(doc: Doc) -> List[int]:
@@ -75,9 +72,8 @@ def punctuation_starts(doc: Doc) -> List[int]:
     sentence.
     """
     starts = [0]
-    orths = doc.to_array([ORTH])
-    for i in np.flatnonzero(np.isin(orths, _TERMINAL)).tolist():
-        i += 1
+    orths = doc.to_array(ORTH).tolist()
+    for i in [i + 1 for i, orth in enumerate(orths) if orth in _TERMINAL]:
         while i < len(doc) and _closes(doc, i):
             i += 1
         if starts[-1] < i < len(doc):
@@ -92,7 +88,8 @@ def _closes(doc: Doc, i: int) -> bool:
     token = doc[i]
     if token.is_space:
         return True
-    if not token.is_punct or token.is_left_punct:
+    # Straight quotes are both left and right.
+    if not token.is_punct or (token.is_left_punct and not token.is_right_punct):
         return False
     # A straight quote opens if it hangs on the word after it and not on what is
     # before. A Doc made of words alone has spaces on both sides.

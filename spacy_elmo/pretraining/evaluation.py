@@ -157,5 +157,6 @@ def _token_vectors(bilm: BiLM, corpus: Corpus, words: Ints) -> Tensor:
     distinct, where = np.unique(words, return_inverse=True)
     device = bilm.encoder.char_embed.device
     characters = torch.from_numpy(corpus.characters[distinct]).to(device)
-    table = torch.cat([bilm.encoder(part) for part in torch.split(characters, BATCH_WORDS)])
+    parts = torch.split(characters, BATCH_WORDS)
+    table = torch.cat([bilm.encoder(part) for part in parts])
     return table[torch.from_numpy(where.reshape(-1)).to(device)]

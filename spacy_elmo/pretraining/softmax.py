@@ -40,7 +40,9 @@ class Softmax(nn.Module):
         sample (Sample): Negatives for the sampled softmax; None for the full one.
         RETURNS (Floats0d): The loss, which can be differentiated.
         """
-        loss: Tensor = _SoftmaxLoss.apply(h, self.weight, self.bias, targets, sample)
+        loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
+            h, self.weight, self.bias, targets, sample
+        )
         return loss
 
     @torch.no_grad()

@@ -1,6 +1,7 @@
 """The training loop (Peters et al. 2018, section 3.4)."""
 
 import math
+import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,10 @@ def pretrain(
     RAISES (TrainingError): If the training cannot go on.
     """
     output.mkdir(parents=True, exist_ok=True)
+    # oneDNN keeps a compiled product with its memory for each shape that it meets,
+    # 1024 of them by default. Each batch has another number of distinct words, and
+    # so bfloat16 on a CPU would grow by gigabytes.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     train, dev = load_corpora(settings, output, silent=silent)
     if settings.training.compile:
         compile_cells()

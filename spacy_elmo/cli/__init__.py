@@ -1,0 +1,11 @@
+"""`python -m spacy elmo ...`. Every `spacy` command imports this: what the commands
+need is imported when they run.
+"""
+
+from ._app import app
+from .evaluate import evaluate_cli
+from .info import info_cli
+from .mix import mix_cli
+from .pretrain import pretrain_cli
+
+__all__ = ["app", "evaluate_cli", "info_cli", "mix_cli", "pretrain_cli"]

@@ -1,0 +1,133 @@
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+
+import srsly
+from spacy.cli._util import Arg, Opt
+from thinc.api import Model
+from wasabi import msg
+
+from ..errors import Errors
+from ._app import app, plain_errors
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+AnyModel = Model[Any, Any]
+
+
+@app.command("mix")
+def mix_cli(
+    pipeline: str = Arg(..., help="Trained pipeline: name or path"),
+    as_json: bool = Opt(False, "--json", "-j", help="Print JSON"),
+    plot_path: Optional[Path] = Opt(
+        None,
+        "--plot",
+        "-p",
+        help="Draw a heat map to this file (.png, .svg, .pdf); needs matplotlib",
+        dir_okay=False,
+    ),
+) -> None:
+    """
+    Print how each component of a trained pipeline mixes the layers of its biLM: the
+    weights s_0 (token layer) to s_L, which sum to 1, and the scale gamma.
+    """
+    from spacy.util import load_model
+
+    with plain_errors():
+        mixes = get_mixes(load_model(pipeline))
+        if not mixes:
+            msg.fail(Errors.E080.format(pipeline=pipeline), exits=1)
+        if plot_path is not None:
+            try:
+                plot_mixes(mixes, plot_path)
+            except ImportError as e:
+                msg.fail(Errors.E081.format(reason=e), exits=1)
+    if as_json:
+        print(srsly.json_dumps(mixes, indent=2))
+    else:
+        print_mixes(mixes)
+        if plot_path is not None:
+            msg.good(f"Saved the heat map to {plot_path}")
+
+
+def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
+    """What the components of a pipeline have learned about the layers of their biLM
+    (Peters et al. 2018, equation 1).
+
+    nlp (Language): The pipeline. Disabled components count too.
+    RETURNS (List[Dict[str, Any]]): One for each mix, in the order of the pipeline:
+        "component", "upstream" (None where the component has a biLM of its own),
+        "s", a list of L + 1 floats, and "gamma".
+    """
+    return [
+        _describe(name, encoder, mix)
+        for name, component in nlp.components
+        for encoder, mix in _find_mixes(component)
+    ]
+
+
+def print_mixes(mixes: List[Dict[str, Any]]) -> None:
+    """Print a table: one row for each mix."""
+    n_layers = max(len(mix["s"]) for mix in mixes)
+    header = ["Component", "Listens to", *(f"s_{j}" for j in range(n_layers)), "gamma"]
+    rows = []
+    for mix in mixes:
+        s = [f"{s_j:.3f}" for s_j in mix["s"]]
+        s += [""] * (n_layers - len(s))
+        listens_to = mix["upstream"] or "(its own biLM)"
+        rows.append([mix["component"], listens_to, *s, f"{mix['gamma']:.3f}"])
+    aligns = ["l", "l", *"r" * (n_layers + 1)]
+    msg.table(rows, header=header, divider=True, aligns=aligns)
+
+
+def plot_mixes(mixes: List[Dict[str, Any]], path: Path) -> None:
+    """Draw a heat map of s, layers by components, as figure 2 of the paper.
+
+    mixes (List[Dict[str, Any]]): What `get_mixes` returns.
+    path (Path): Where to write it. The suffix says which format.
+    RAISES (ImportError): Without matplotlib.
+    """
+    # Not pyplot: no window, no state of its own.
+    from matplotlib.figure import Figure
+
+    n_layers = max(len(mix["s"]) for mix in mixes)
+    figure = Figure(figsize=(1.5 + 1.2 * len(mixes), 1.2 + 0.7 * n_layers))
+    axes = figure.add_subplot()
+    # Layer 0 at the bottom; what a smaller model does not have stays blank.
+    columns = [mix["s"] + [float("nan")] * (n_layers - len(mix["s"])) for mix in mixes]
+    grid = [list(row) for row in zip(*columns)]
+    image = axes.imshow(grid, vmin=0, vmax=1, cmap="Blues", origin="lower")
+    axes.set_xticks(range(len(mixes)), [_label(mix) for mix in mixes])
+    axes.set_yticks(range(n_layers), [f"$s_{j}$" for j in range(n_layers)])
+    for i, mix in enumerate(mixes):
+        for j, s_j in enumerate(mix["s"]):
+            color = "white" if s_j > 0.6 else "black"
+            axes.text(i, j, f"{s_j:.2f}", ha="center", va="center", color=color)
+    figure.colorbar(image)
+    figure.savefig(path, bbox_inches="tight", dpi=150)
+
+
+def _find_mixes(component: Any) -> Iterator[Tuple[AnyModel, AnyModel]]:
+    """Each mix in the model of a component, behind the encoder that it reads."""
+    model = getattr(component, "model", None)
+    if isinstance(model, Model):
+        for node in model.walk():
+            for encoder, mix in zip(node.layers, node.layers[1:]):
+                if mix.name == "elmo-mix":
+                    yield encoder, mix
+
+
+def _describe(component: str, encoder: AnyModel, mix: AnyModel) -> Dict[str, Any]:
+    from ..layers.mix import get_mix
+
+    s, gamma = get_mix(mix)
+    return {
+        "component": component,
+        "upstream": encoder.attrs.get("upstream"),
+        "s": [float(s_j) for s_j in s],
+        "gamma": float(gamma),
+    }
+
+
+def _label(mix: Dict[str, Any]) -> str:
+    return f"{mix['component']}\n$\\gamma$ = {mix['gamma']:.2f}"

@@ -1,0 +1,66 @@
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+import typer
+from spacy.cli._util import Arg, Opt, import_code, parse_config_overrides
+from wasabi import msg
+
+from ._app import app, plain_errors
+
+
+@app.command(
+    "pretrain",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def pretrain_cli(
+    ctx: typer.Context,  # only for the additional arguments
+    config_path: Path = Arg(
+        ..., help="Path to config file", exists=True, dir_okay=False
+    ),
+    output_path: Path = Arg(
+        ...,
+        help="Directory for the model, its log and its checkpoints",
+        file_okay=False,
+    ),
+    code_path: Optional[Path] = Opt(
+        None,
+        "--code",
+        "-c",
+        help="Path to Python file with additional code (registered functions) to be "
+        "imported",
+    ),
+) -> None:
+    """
+    Pretrain the bidirectional language model of ELMo on raw text. To override
+    settings in the config, for instance paths, give them as command line options:
+    --paths.train corpus.txt. The same command goes on where an earlier one in the
+    same directory was stopped.
+    """
+    overrides = parse_config_overrides(ctx.args)
+    import_code(code_path)
+    with plain_errors():
+        pretrain(config_path, output_path, overrides=overrides, code_path=code_path)
+
+
+def pretrain(
+    config_path: Path,
+    output_path: Path,
+    *,
+    overrides: Optional[Dict[str, Any]] = None,
+    code_path: Optional[Path] = None,
+) -> None:
+    """Pretrain a biLM and print its held-out perplexity. See `pretrain_cli`."""
+    from ..pretraining.settings import read_settings
+    from ..pretraining.trainer import pretrain as train_bilm
+
+    settings = read_settings(config_path, overrides, code=code_path)
+    found = train_bilm(settings, output_path)
+    msg.good(f"Saved the biLM to {output_path}")
+    if found is not None:
+        msg.table(
+            {
+                "Perplexity, forward": f"{found.forward:.2f}",
+                "Perplexity, backward": f"{found.backward:.2f}",
+                "Perplexity, average": f"{found.average:.2f}",
+            }
+        )

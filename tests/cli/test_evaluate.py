@@ -1,0 +1,66 @@
+import json
+import shutil
+
+import pytest
+
+from spacy_elmo.bilm import BiLM
+
+
+def test_a_trained_model_is_evaluated_as_at_the_end_of_its_training(
+    trained, texts, elmo, tmp_path
+):
+    output, printed = trained
+    metrics = tmp_path / "metrics.json"
+    result = elmo("evaluate", output, texts[1], "--output", metrics)
+    assert result.exit_code == 0, result.output
+    found = json.loads(metrics.read_text())
+    logged = [json.loads(line) for line in (output / "log.jsonl").open()][-1]
+    keys = ("forward", "backward", "average", "bits_per_character", "n_tokens")
+    for key in keys:
+        assert found[key] == pytest.approx(logged[key], rel=1e-5)
+    assert found["state"] == "zero"
+    assert f"{found['average']:.2f}" in result.text
+
+
+def test_state_language_and_vocabulary_are_options(trained, texts, elmo, tmp_path):
+    output, _ = trained
+    alone = tmp_path / "model"
+    alone.mkdir()
+    for name in ("options.json", "weights.hdf5"):
+        shutil.copy(output / name, alone)
+    vocab, metrics = ["--vocab", output / "vocab.txt"], tmp_path / "metrics.json"
+
+    def run(*args):
+        result = elmo("evaluate", alone / "weights.hdf5", texts[1], *vocab, *args,
+                      "--output", metrics)  # fmt: skip
+        assert result.exit_code == 0, result.output
+        return json.loads(metrics.read_text())
+
+    tokenized = run("--tokenized")
+    # The made-up text is nothing that a tokenizer would split further.
+    assert run("--raw", "--lang", "de")["n_tokens"] == tokenized["n_tokens"]
+    carried = run("--tokenized", "--state", "carried")
+    assert carried["average"] != tokenized["average"]
+
+
+@pytest.mark.parametrize(
+    "args, problem",
+    [
+        (["{tiny}", "{text}"], "ELMO054"),
+        (["{model}", "none.txt"], "ELMO050"),
+        (["nowhere", "{text}"], "ELMO001"),
+        (["{model}", "{text}", "--vocab", "{text}"], "must begin with"),
+        (["{model}", "{text}", "--vocab", "{short}"], "has 3 words"),
+        (["{model}", "{text}", "--state", "warm"], "'zero' or 'carried'"),
+        (["{model}", "{text}", "--lang", "xyz", "--raw"], "nlp"),
+    ],
+)
+def test_bad_input_gets_a_message(trained, texts, elmo, tmp_path, args, problem):
+    BiLM.from_path(trained[0]).save(tmp_path / "tiny")
+    short = tmp_path / "short.txt"
+    short.write_text("<S>\n</S>\n<UNK>\n")
+    names = {"model": trained[0], "text": texts[1], "short": short}
+    names["tiny"] = tmp_path / "tiny"
+    result = elmo("evaluate", *(arg.format(**names) for arg in args))
+    assert result.exit_code == 1
+    assert problem in result.text and "Traceback" not in result.text

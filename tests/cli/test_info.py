@@ -1,0 +1,53 @@
+import hashlib
+import json
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def model(tiny_weights, tmp_path):
+    directory = tmp_path / "model"
+    shutil.copytree(tiny_weights, directory)
+    (directory / "meta.json").write_text('{"license": "CC0"}')
+    return directory
+
+
+def test_info_as_json(model, elmo, tiny_options, tiny_arrays):
+    result = elmo("info", model, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert found["options"] == tiny_options
+    assert (found["layers"], found["width"]) == (3, 12)
+    assert found["parameters"] == sum(array.size for array in tiny_arrays.values())
+    digest = hashlib.sha256((model / "weights.hdf5").read_bytes()).hexdigest()
+    assert found["sha256"] == digest
+    assert found["license"] == "CC0"
+
+
+def test_info_as_a_table(model, elmo):
+    (model / "meta.json").unlink()
+    printed = elmo("info", model / "weights.hdf5").output
+    for line in ("2 x 12/6", "3 of width 12", "3 of 1, 4 of 2, 5 of 3", "not given"):
+        assert line in printed
+
+
+def test_info_of_a_zip_is_that_of_its_contents(model, elmo, tmp_path):
+    archive = shutil.make_archive(tmp_path / "model", "zip", model)
+    both = [json.loads(elmo("info", p, "--json").output) for p in (archive, model)]
+    assert both[0]["sha256"] == both[1]["sha256"]
+    assert both[0]["options"] == both[1]["options"]
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "meta"])
+def test_bad_input_gets_a_message(model, elmo, damage):
+    weights = model / "weights.hdf5"
+    if damage == "missing":
+        weights.unlink()
+    elif damage == "truncated":
+        weights.write_bytes(weights.read_bytes()[:2000])
+    else:
+        (model / "meta.json").write_text("{")
+    result = elmo("info", model)
+    assert result.exit_code == 1
+    assert "[ELMO0" in result.text and "Traceback" not in result.text

@@ -1,0 +1,118 @@
+import json
+import sys
+
+import pytest
+import spacy
+from spacy.training import Example
+
+from spacy_elmo.cli.mix import get_mixes, plot_mixes
+
+S = [0.2, 0.3, 0.5]
+
+
+@pytest.fixture(scope="module")
+def nlp(bilm_config):
+    """A tagger that listens, and one that has a biLM of its own beside its ear."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmo", config={"model": bilm_config()})
+    listener = {"@architectures": "spacy_elmo.ELMoListener.v1", "init": S}
+    inline = {
+        "@architectures": "spacy_elmo.ELMo.v1",
+        "bilm": bilm_config(),
+        "layers": "top",
+    }
+    both = {
+        "@architectures": "spacy_elmo.EmbedWithELMo.v1",
+        "width": 8,
+        "embed": {**listener, "init": None, "upstream": "elmo"},
+        "elmo": inline,
+    }
+    for name, tok2vec in (("one", listener), ("two", both)):
+        model = {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}
+        nlp.add_pipe("tagger", name=name, config={"model": model})
+    annotations = {"tags": ["PRP", "VBP", "NN"]}
+    example = Example.from_dict(nlp.make_doc("They like play"), annotations)
+    nlp.initialize(lambda: [example])
+    (mix,) = (n for n in nlp.get_pipe("one").model.walk() if n.name == "elmo-mix")
+    mix.attrs["gamma_0"] = 2.0
+    mix.set_param("delta", mix.ops.asarray1f([0.25]))
+    return nlp
+
+
+@pytest.fixture(scope="module")
+def pipeline(nlp, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("pipelines") / "with_mixes"
+    nlp.to_disk(directory)
+    return directory
+
+
+def test_mixes_of_a_pipeline(nlp):
+    found = get_mixes(nlp)
+    assert [(mix["component"], mix["upstream"]) for mix in found] == [
+        ("one", "*"),
+        ("two", "elmo"),
+        ("two", None),
+    ]
+    assert found[0]["s"] == pytest.approx(S)
+    assert found[0]["gamma"] == pytest.approx(2.5)
+    assert found[1]["s"] == pytest.approx([1 / 3] * 3)
+    assert found[2]["s"] == [0, 0, 1]
+
+
+def test_disabled_components_count_and_others_do_not(nlp):
+    with nlp.select_pipes(disable=["one"]):
+        assert len(get_mixes(nlp)) == 3
+    blank = spacy.blank("en")
+    blank.add_pipe("sentencizer")
+    blank.add_pipe("ner")
+    assert get_mixes(blank) == []
+
+
+def test_mix_as_json(nlp, pipeline, elmo):
+    result = elmo("mix", pipeline, "--json")
+    assert result.exit_code == 0, result.output
+    # srsly writes 10 digits.
+    for found, wanted in zip(json.loads(result.output), get_mixes(nlp), strict=True):
+        assert found.pop("s") == pytest.approx(wanted.pop("s"))
+        assert found == pytest.approx(wanted)
+
+
+def test_mix_as_a_table(pipeline, elmo):
+    result = elmo("mix", pipeline)
+    assert result.exit_code == 0, result.output
+    header, _, *rows = result.output.strip().splitlines()
+    assert header.split("  ")[0] == "Component"
+    assert header.split()[-4:] == ["s_0", "s_1", "s_2", "gamma"]
+    assert rows[0].split() == ["one", "*", "0.200", "0.300", "0.500", "2.500"]
+    assert "(its own biLM)" in rows[2]
+
+
+def test_mix_as_a_heat_map(pipeline, elmo, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "mix.png"
+    result = elmo("mix", pipeline, "--plot", path)
+    assert result.exit_code == 0, result.output
+    assert path.read_bytes().startswith(b"\x89PNG")
+    # JSON stays JSON, and models of other sizes fit in.
+    assert json.loads(elmo("mix", pipeline, "--json", "--plot", path).output)
+    mixes = [{"component": "a", "s": S, "gamma": 1}]
+    mixes += [{"component": "b", "s": [0.1, 0.9], "gamma": 1}]
+    plot_mixes(mixes, tmp_path / "mix.svg")
+    assert (tmp_path / "mix.svg").stat().st_size
+
+
+def test_plot_without_matplotlib_says_what_to_install(
+    pipeline, elmo, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = elmo("mix", pipeline, "--plot", tmp_path / "mix.png")
+    assert result.exit_code == 1
+    assert "[ELMO081]" in result.text and "spacy-elmo[plot]" in result.text
+
+
+def test_pipelines_without_a_mix(elmo, tmp_path):
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    result = elmo("mix", tmp_path / "blank")
+    assert result.exit_code == 1 and "[ELMO080]" in result.text
+    result = elmo("mix", tmp_path / "missing")
+    assert result.exit_code == 1 and "[E050]" in result.text

@@ -1,0 +1,74 @@
+import json
+
+import pytest
+
+from spacy_elmo.bilm import BiLM
+
+
+def test_a_model_is_written_and_its_perplexity_printed(trained):
+    output, printed = trained
+    bilm = BiLM.from_path(output)
+    assert bilm.encode([["the", "dog"]])[0][0].shape == (2, 3, 24)
+    log = [json.loads(line) for line in (output / "log.jsonl").open()]
+    assert f"{log[-1]['average']:.2f}" in printed
+    assert log[-1]["step"] == 2000 // 40
+
+
+def test_the_same_command_goes_on(trained, elmo):
+    output, _ = trained
+    result = elmo("pretrain", output / "config.cfg", output)
+    assert result.exit_code == 0, result.output
+    longer = elmo(
+        "pretrain", output / "config.cfg", output, "--training.max_tokens=2080"
+    )
+    assert longer.exit_code == 0, longer.output
+    log = [json.loads(line) for line in (output / "log.jsonl").open()]
+    assert [line["step"] for line in log if "loss" in line] == list(range(1, 53))
+
+
+def test_code_registers_a_tokenizer(elmo, config, tmp_path):
+    code, text = tmp_path / "code.py", tmp_path / "corpus.txt"
+    code.write_text(
+        "import spacy\n"
+        "from spacy.tokens import Doc\n"
+        "@spacy.registry.tokenizers('elmo_test_commas')\n"
+        "def commas():\n"
+        "    return lambda nlp: lambda text: Doc(nlp.vocab, words=text.split(','))\n"
+    )
+    text.write_text("a b,c d,a b\n\n" * 30)
+    tokenizer = tmp_path / "tokenizer.cfg"
+    tokenizer.write_text(
+        config.read_text() + "\n[nlp.tokenizer]\n@tokenizers = elmo_test_commas\n"
+    )
+    result = elmo(
+        "pretrain", tokenizer, tmp_path / "out", "--code", code, "--paths.train", text,
+        "--corpus.tokenized", "false", "--training.max_tokens", 40,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    words = (tmp_path / "out" / "vocab.txt").read_text().splitlines()
+    assert words[3:] == ["a b", "c d"]
+
+
+@pytest.mark.parametrize(
+    "args, problem",
+    [
+        (["--paths.train", "none*"], "ELMO050"),
+        ([], "paths.train"),
+        (["--paths.train", "{text}", "--training.rows", "1000"], "ELMO052"),
+        (["--paths.train", "{text}", "--model.lstm.dim", "no"], "ELMO007"),
+        (["--paths.train", "{text}", "--training.sate", "zero"], "sate"),
+        (["--paths.train", "{text}", "--vocabulary.path", "{text}"], "ELMO051"),
+    ],
+)
+def test_bad_input_gets_a_message(elmo, config, texts, tmp_path, args, problem):
+    args = [arg.format(text=texts[0]) for arg in args]
+    result = elmo("pretrain", config, tmp_path / "out", *args)
+    assert result.exit_code == 1
+    assert problem in result.text and "Traceback" not in result.text
+
+
+def test_an_output_that_is_a_file_gets_a_message(elmo, config, texts, tmp_path):
+    path = tmp_path / "out"
+    path.touch()
+    result = elmo("pretrain", config, path / "sub", "--paths.train", texts[0])
+    assert result.exit_code == 1 and "Traceback" not in result.text

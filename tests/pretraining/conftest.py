@@ -1,0 +1,47 @@
+import made_up
+import pytest
+import torch
+from thinc.api import Config
+
+import spacy_elmo.layers.sentences  # noqa: F401 (registers the segmenters)
+from spacy_elmo.pretraining.cache import Recipe
+from spacy_elmo.pretraining.corpus import load_corpus
+from spacy_elmo.pretraining.settings import CorpusSettings, read_settings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def make_corpus(tmp_path):
+    """make_corpus(text, **settings of [corpus] and of Recipe) -> Corpus"""
+
+    def make(text, name="text.txt", tokenized=True, settings=None, **recipe):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf8")
+        settings = CorpusSettings(tokenized=tokenized, **(settings or {}))
+        recipe = Recipe({"lang": "en"}, settings, **{"max_characters": 16, **recipe})
+        return load_corpus(str(path), tmp_path / f"{name}.cache", recipe, silent=True)
+
+    return make
+
+
+@pytest.fixture
+def make_settings(tmp_path):
+    """make_settings(n_documents=..., **settings of [training]) -> Settings"""
+
+    def make(n_documents=60, dev=True, overrides=None, **training):
+        paths = tmp_path / "train.txt", tmp_path / "dev.txt"
+        for seed, path in enumerate(paths):
+            path.write_text(made_up.text(n_documents, seed))
+        held_out = paths[1] if dev else None
+        config = made_up.pretrain_config(paths[0], held_out, **training)
+        Config(config).to_disk(tmp_path / "config.cfg")
+        return read_settings(tmp_path / "config.cfg", overrides)
+
+    return make

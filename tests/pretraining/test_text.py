@@ -1,0 +1,115 @@
+import bz2
+import gzip
+import lzma
+
+import pytest
+import zstandard
+from spacy.tokens import Doc, DocBin
+from spacy.vocab import Vocab
+
+from spacy_elmo.errors import CorpusError
+from spacy_elmo.pretraining import text
+from spacy_elmo.pretraining.settings import CorpusSettings
+from spacy_elmo.pretraining.text import find_texts, read_documents
+from spacy_elmo.pretraining.tokenizer import Tokenizer
+
+TXT = "One line.\nA second.\n\n\nAnother document.\n"
+DOCUMENTS = [["One line.", "A second."], ["Another document."]]
+
+
+def test_empty_lines_separate_documents(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text(TXT)
+    assert list(read_documents(path)) == DOCUMENTS
+    monkeypatch.setattr(text, "MAX_DOCUMENT_LINES", 1)
+    assert list(read_documents(path)) == [["One line."], ["A second."], DOCUMENTS[1]]
+
+
+@pytest.mark.parametrize(
+    "suffix, compress",
+    [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress),
+     (".zst", zstandard.compress)],
+)  # fmt: skip
+def test_compressed_text_reads_as_plain_text_does(tmp_path, suffix, compress):
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(compress(TXT.encode()))
+    assert list(read_documents(path)) == DOCUMENTS
+    # The frame of a single block cannot be cut in the middle for all four.
+    path.write_bytes(b"no such format")
+    with pytest.raises(CorpusError, match="a.txt"):
+        list(read_documents(path))
+
+
+def test_truncated_archive_is_an_error_and_not_a_short_corpus(tmp_path):
+    path = tmp_path / "a.txt.xz"
+    path.write_bytes(lzma.compress(TXT.encode())[:-20])
+    with pytest.raises(CorpusError, match="a.txt.xz"):
+        list(read_documents(path))
+
+
+def test_jsonl_has_text_or_tokens(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"text": "One.\\nTwo."}\n\n{"tokens": ["a", "b"]}\n{"text": "x\\ud800y"}\n'
+    )
+    assert list(read_documents(path)) == [["One.", "Two."], [["a", "b"]], ["xy"]]
+
+
+@pytest.mark.parametrize("line", ['{"txt": "a"}', "[1]", "{", '{"text": 1}'])
+def test_a_bad_line_of_jsonl_is_named(tmp_path, line):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "fine"}\n' + line + "\n")
+    with pytest.raises(CorpusError, match=r"a\.jsonl: line 2"):
+        list(read_documents(path))
+
+
+def test_docbin_keeps_its_tokens_and_sentences(tmp_path):
+    words = ["No", "stop", "A", "second"]
+    doc = Doc(Vocab(), words=words, sent_starts=[True, False, True, False])
+    DocBin(docs=[doc]).to_disk(tmp_path / "a.spacy")
+    (document,) = read_documents(tmp_path / "a.spacy")
+    sentences = Tokenizer({"lang": "en"}, CorpusSettings())(document)
+    assert sentences == [["No", "stop"], ["A", "second"]]
+    (tmp_path / "b.spacy").write_bytes(b"no DocBin")
+    with pytest.raises(CorpusError, match="b.spacy"):
+        list(read_documents(tmp_path / "b.spacy"))
+
+
+def test_files_directories_and_globs_are_found(tmp_path):
+    names = ["b.txt", "a.jsonl", "sub/c.txt.gz", "sub/notes.md", "d.spacy"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    def found(pattern):
+        paths = find_texts(tmp_path / pattern)
+        return [path.relative_to(tmp_path).as_posix() for path in paths]
+
+    assert found("b.txt") == ["b.txt"]
+    assert found(".") == ["a.jsonl", "b.txt", "d.spacy", "sub/c.txt.gz"]
+    assert found("*.txt") == ["b.txt"]
+    assert found("**/*.txt*") == ["b.txt", "sub/c.txt.gz"]
+    with pytest.raises(CorpusError, match="ELMO050"):
+        find_texts(tmp_path / "none*")
+    with pytest.raises(CorpusError, match="notes.md"):
+        find_texts(tmp_path / "sub/notes.md")
+
+
+def test_text_is_split_by_the_language_and_blank_words_go():
+    tokenizer = Tokenizer({"lang": "en"}, CorpusSettings(max_length=4))
+    sentences = tokenizer(["He can't  wait. She can.", [" ", "a\nb", "", "c"]])
+    assert sentences == [
+        ["He", "ca", "n't"], ["wait", "."], ["She", "can", "."], ["a b", "c"]
+    ]  # fmt: skip
+
+
+def test_an_unknown_language_is_an_error_of_the_config():
+    with pytest.raises(CorpusError, match=r"\[nlp\]"):
+        Tokenizer({"lang": "xyz"}, CorpusSettings())(["text"])
+
+
+def test_a_line_longer_than_the_parser_allows_is_tokenized():
+    (sentence,) = Tokenizer({"lang": "en"}, CorpusSettings(max_length=10**6))(
+        ["a " * 510_000]
+    )
+    assert len(sentence) == 510_000
