@@ -35,7 +35,9 @@ class CharacterEncoder(nn.Module):
         self.conv_weight = nn.ParameterList(
             torch.empty(n_w, d, w) for w, n_w in options.filters
         )
-        self.conv_bias = nn.ParameterList(torch.empty(n_w) for _, n_w in options.filters)
+        self.conv_bias = nn.ParameterList(
+            torch.empty(n_w) for _, n_w in options.filters
+        )
         self.highways = nn.ModuleList(Highway(n) for _ in range(options.n_highway))
         # bilm-tf has no projection where there is nothing to reduce.
         self.projection = nn.Linear(n, width) if n != width else None
@@ -84,8 +86,10 @@ class CharacterEncoder(nn.Module):
             response = (windows.flatten(0, 1) @ weight).view(n, longest, -1)
             pooled = torch.maximum(response.max(1).values, padding @ weight)
             pooled = pooled + torch.cat(list(self.conv_bias))
-        return torch.relu(pooled) if self.options.activation == "relu" else (
-            torch.tanh(pooled)
+        return (
+            torch.relu(pooled)
+            if self.options.activation == "relu"
+            else (torch.tanh(pooled))
         )
 
     def _convolve_window(self, char_ids: Tensor) -> Tensor:
@@ -130,9 +134,7 @@ def _length_groups(lengths: Tensor, order: Tensor) -> List[Tuple[Tensor, int]]:
         shortest = sizes[start]
         limit = next((n for n in LENGTHS if n >= shortest), 1 << 30)
         end = start + 1
-        while (
-            end < len(sizes) and sizes[end] <= limit and end - start < BLOCK_WORDS
-        ):
+        while end < len(sizes) and sizes[end] <= limit and end - start < BLOCK_WORDS:
             end += 1
         groups.append((order[start:end], sizes[end - 1]))
         start = end

@@ -146,7 +146,12 @@ class LSTMLayer(nn.Module):
                 else:
                     g.add_(h[:n].to(dtype) @ w_recurrent)
                 g[:, : 3 * H].sigmoid_()
-                i, f, o, j = g[:, :H], g[:, H : 2 * H], g[:, 2 * H : 3 * H], g[:, 3 * H :]
+                i, f, o, j = (
+                    g[:, :H],
+                    g[:, H : 2 * H],
+                    g[:, 2 * H : 3 * H],
+                    g[:, 3 * H :],
+                )
                 c_t = c[:n].mul_(f).addcmul_(i, j.tanh_())
                 if cell_clip is not None:
                     c_t.clamp_(-cell_clip, cell_clip)

@@ -135,7 +135,11 @@ class BiLM(nn.Module):
         for i, layer in enumerate(layers):  # type: ignore[arg-type]
             x = F.dropout(x, dropout, training=dropout > 0)
             y, last = layer(
-                x, sizes, None if state is None else state[i], reverse=reverse, keep=keep
+                x,
+                sizes,
+                None if state is None else state[i],
+                reverse=reverse,
+                keep=keep,
             )
             # The residual joins outside the recurrence: it is in the outputs, but
             # not in the carried state (ResidualWrapper in bilm-tf).
@@ -148,7 +152,9 @@ class BiLM(nn.Module):
         """Encode distinct words without their context, shape (n, projection)."""
         device = self.encoder.char_embed.device
         width = self.options.char_cnn.max_characters_per_token
-        blocks = [self.encoder.char_embed.new_empty(0, self.options.lstm.projection_dim)]
+        blocks = [
+            self.encoder.char_embed.new_empty(0, self.options.lstm.projection_dim)
+        ]
         for i in range(0, len(words), MAX_BATCH_WORDS):
             ids = words_to_ids(words[i : i + MAX_BATCH_WORDS], width)
             blocks.append(self.encoder(torch.from_numpy(ids).to(device)))

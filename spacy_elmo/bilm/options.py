@@ -148,7 +148,9 @@ class _Reader:
         self.source = source
 
     def fail(self, key: str, problem: str) -> None:
-        raise WeightsError(Errors.E007.format(path=self.source, key=key, problem=problem))
+        raise WeightsError(
+            Errors.E007.format(path=self.source, key=key, problem=problem)
+        )
 
     def get(self, key: str, *default: Any) -> Any:
         value = self.data
@@ -192,11 +194,15 @@ class _Reader:
     def filters(self) -> Tuple[Tuple[int, int], ...]:
         key = "char_cnn.filters"
         value = self.get(key)
-        pairs = isinstance(value, list) and value and all(
-            isinstance(pair, list)
-            and len(pair) == 2
-            and all(type(n) is int and 0 < n <= 2**16 for n in pair)
-            for pair in value
+        pairs = (
+            isinstance(value, list)
+            and value
+            and all(
+                isinstance(pair, list)
+                and len(pair) == 2
+                and all(type(n) is int and 0 < n <= 2**16 for n in pair)
+                for pair in value
+            )
         )
         if not pairs:
             self.fail(key, f"must be a list of [width, number] pairs, not {value!r}")

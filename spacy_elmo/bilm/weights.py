@@ -7,8 +7,18 @@ import tempfile
 import zipfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, NamedTuple
-from typing import Tuple, Union
+from typing import (
+    Any,
+    BinaryIO,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -232,7 +242,9 @@ def _find_in_zip(path: Path) -> ModelFiles:
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
 
 
-def _check_sizes(path: Path, options: zipfile.ZipInfo, weights: zipfile.ZipInfo) -> None:
+def _check_sizes(
+    path: Path, options: zipfile.ZipInfo, weights: zipfile.ZipInfo
+) -> None:
     problem = ""
     if options.file_size > MAX_OPTIONS_BYTES:
         problem = f"{options.filename} would be {options.file_size:,} bytes"

@@ -54,7 +54,10 @@ def read_softmax(path: Union[str, Path], width: int) -> Softmax:
         found = weight.shape
         raise WeightsError(
             Errors.E009.format(
-                path=name, name=WEIGHT, found=found, wanted=wanted,
+                path=name,
+                name=WEIGHT,
+                found=found,
+                wanted=wanted,
                 options=files.options_name,
             )  # fmt: skip
         )

@@ -201,7 +201,9 @@ def _explained_out_of_memory(settings: TrainingSettings) -> Iterator[None]:
             raise
         raise TrainingError(
             Errors.E058.format(
-                reason=text.split("\n")[0], rows=settings.rows,
-                steps=settings.unroll_steps, n_samples=settings.softmax.n_samples,
+                reason=text.split("\n")[0],
+                rows=settings.rows,
+                steps=settings.unroll_steps,
+                n_samples=settings.softmax.n_samples,
             )  # fmt: skip
         ) from None
