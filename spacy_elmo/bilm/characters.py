@@ -44,4 +44,5 @@ def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
 
 def word_to_ids(word: str, max_characters: int = 50) -> CharIds:
     """The characters of one word, shape (max_characters,)."""
-    return words_to_ids([word], max_characters)[0]
+    ids: CharIds = words_to_ids([word], max_characters)[0]
+    return ids

@@ -128,7 +128,7 @@ class LSTMLayer(nn.Module):
         cell_clip, proj_clip = self.options.cell_clip, self.options.proj_clip
         bias, low = self.gate_bias(), self.low_precision
         w_input, w_recurrent = self.weight[:P], self.weight[P:]
-        projection = self.projection
+        projection: Optional[Tensor] = self.projection
         if low is not None:
             w_input, w_recurrent, projection = low
         dtype = w_input.dtype

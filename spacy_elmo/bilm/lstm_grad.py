@@ -43,7 +43,8 @@ def lstm_train(
         else weight.dtype
     )
     with torch.autocast(device, enabled=False):
-        return _LSTM.apply(
+        run: Callable[..., Tuple[Tensor, Tensor, Tensor]] = _LSTM.apply
+        return run(
             x, h0, c0, weight, bias, projection, tuple(batch_sizes), reverse, keep,
             cell_clip, proj_clip, dtype,
         )  # fmt: skip

@@ -1,5 +1,15 @@
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +86,11 @@ class BiLM(nn.Module):
 
         write_bilm(self, directory, dtype=dtype)
 
+    def layers_of(self, direction: int) -> List[LSTMLayer]:
+        """The LSTM layers of a direction, 0 forward and 1 backward."""
+        layers: Any = self.directions[direction]
+        return list(layers)
+
     def use_bfloat16(self) -> "BiLM":
         """Predict with the LSTMs' matrix products in bfloat16: faster on machines
         that have it, and not exact to 1e-5 any more. What `save` writes stays as it
@@ -131,8 +146,7 @@ class BiLM(nn.Module):
             (n_tokens, projection), and each layer's state after its last step.
         """
         outputs, states = [], []
-        layers = self.directions[direction]
-        for i, layer in enumerate(layers):  # type: ignore[arg-type]
+        for i, layer in enumerate(self.layers_of(direction)):
             x = F.dropout(x, dropout, training=dropout > 0)
             y, last = layer(
                 x,

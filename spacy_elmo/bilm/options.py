@@ -78,7 +78,7 @@ class Options:
         RAISES (WeightsError): If a key is missing or has an impossible value.
         """
         read = _Reader(data, source)
-        n_characters = read.int("char_cnn.n_characters", N_CHARACTERS + 1)
+        n_characters = read.number("char_cnn.n_characters", N_CHARACTERS + 1)
         if n_characters not in (N_CHARACTERS, N_CHARACTERS + 1):
             read.fail("char_cnn.n_characters", f"is {n_characters}, not 261 or 262")
         activation = read.get("char_cnn.activation")
@@ -87,10 +87,10 @@ class Options:
             read.fail("char_cnn.activation", f"is unknown: {activation!r} ({known})")
         char_cnn = CharCNNOptions(
             filters=read.filters(),
-            embedding_dim=read.int("char_cnn.embedding.dim"),
-            n_highway=read.int("char_cnn.n_highway", 0, minimum=0),
+            embedding_dim=read.number("char_cnn.embedding.dim"),
+            n_highway=read.number("char_cnn.n_highway", 0, minimum=0),
             activation=activation,
-            max_characters_per_token=read.int(
+            max_characters_per_token=read.number(
                 "char_cnn.max_characters_per_token", 50, minimum=3
             ),
         )
@@ -99,9 +99,9 @@ class Options:
             read.fail("char_cnn.filters", f"has one of {widest} characters, more than "
                       "max_characters_per_token")  # fmt: skip
         lstm = LSTMOptions(
-            dim=read.int("lstm.dim"),
-            projection_dim=read.int("lstm.projection_dim"),
-            n_layers=read.int("lstm.n_layers", maximum=1024),
+            dim=read.number("lstm.dim"),
+            projection_dim=read.number("lstm.projection_dim"),
+            n_layers=read.number("lstm.n_layers", maximum=1024),
             cell_clip=read.clip("lstm.cell_clip"),
             proj_clip=read.clip("lstm.proj_clip"),
             use_skip_connections=read.flag("lstm.use_skip_connections"),
@@ -162,7 +162,7 @@ class _Reader:
             value = value[part]
         return value
 
-    def int(
+    def number(
         self, key: str, *default: Any, minimum: int = 1, maximum: int = 2**20
     ) -> int:
         value = self.get(key, *default)
@@ -172,7 +172,7 @@ class _Reader:
             self.fail(key, f"must be a whole number, not {value!r}")
         if not minimum <= value <= maximum:
             self.fail(key, f"is out of range: {value}")
-        return value
+        return int(value)
 
     def flag(self, key: str) -> bool:
         value = self.get(key, False)

@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import (
@@ -141,8 +142,8 @@ def layout(bilm: BiLM) -> Iterator[Entry]:
             yield from _linear(f"CNN_high_{i}/{{}}_{part}", getattr(highway, part))
     if encoder.projection is not None:
         yield from _linear("CNN_proj/{}_proj", encoder.projection)
-    for d, layers in enumerate(bilm.directions):
-        for i, layer in enumerate(layers):  # type: ignore[arg-type]
+    for d in range(2):
+        for i, layer in enumerate(bilm.layers_of(d)):
             cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{i}/LSTMCell"
             yield Entry(
                 f"{cell}/W_0", (2 * P, 4 * H), layer.weight, _read_gates, _write_gates
@@ -193,7 +194,7 @@ def read_dataset(h5: Any, name: str, path: str) -> npt.NDArray[np.float32]:
         problem = f"{dataset.dtype} instead of floating-point numbers"
         raise WeightsError(Errors.E011.format(path=path, name=name, problem=problem))
     try:
-        array = dataset[()].astype(np.float32)
+        array: npt.NDArray[np.float32] = dataset[()].astype(np.float32)
     except Exception as e:  # h5py raises nearly anything on damaged files
         raise WeightsError(Errors.E004.format(path=path, reason=e)) from None
     if not np.isfinite(array).all():
@@ -238,7 +239,7 @@ def _find_in_zip(path: Path) -> ModelFiles:
             )
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as e:
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
-    except (RuntimeError, zipfile.zlib.error) as e:  # encrypted; damaged
+    except (RuntimeError, zlib.error) as e:  # encrypted; damaged
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
 
 
@@ -349,7 +350,8 @@ def _linear(template: str, linear: Any) -> Iterator[Entry]:
 
 def _read_filter(array: Floats) -> Floats:
     # (1, width, d, n) -> (n, d, width)
-    return array[0].transpose(2, 1, 0).copy()
+    filters: Floats = array[0].transpose(2, 1, 0).copy()
+    return filters
 
 
 def _write_filter(array: Floats) -> Floats:
@@ -366,5 +368,6 @@ def _write_gates(array: Floats) -> Floats:
 
 
 def _reorder_gates(array: Floats, order: Tuple[int, ...]) -> Floats:
-    gates = np.split(array, 4, axis=-1)
-    return np.concatenate([gates[g] for g in order], axis=-1)
+    gates: List[Floats] = np.split(array, 4, axis=-1)
+    reordered: Floats = np.concatenate([gates[g] for g in order], axis=-1)
+    return reordered
