@@ -124,7 +124,7 @@ def write_hdf5(
             array = entry.write(entry.param.detach().float().cpu().numpy())
             h5.create_dataset(entry.name, data=array.astype(dtype))
         for name, array in extra.items():
-            h5.create_dataset(name, data=array)
+            h5.create_dataset(name, data=array, compression="gzip", shuffle=True)
 
 
 def layout(bilm: BiLM) -> Iterator[Entry]:
