@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import spacy
 from reference import random_weights, write_weights
 
 TINY = {
@@ -79,3 +80,38 @@ def tiny_weights(tmp_path_factory, tiny_options, tiny_arrays):
     """A directory with the options.json and weights.hdf5 of a tiny random biLM."""
     directory = tmp_path_factory.mktemp("weights") / "tiny"
     return write_weights(directory, tiny_options, tiny_arrays)
+
+
+@pytest.fixture(scope="session")
+def calm_weights(tmp_path_factory):
+    """As tiny_weights, but small enough that the LSTMs do not amplify what float32
+    rounds off: for comparisons over long sentences."""
+    directory = tmp_path_factory.mktemp("weights") / "calm"
+    return write_weights(directory, TINY, random_weights(TINY, seed=2, scale=1.0))
+
+
+@pytest.fixture(scope="session")
+def other_weights(tmp_path_factory):
+    """As tiny_weights, of another geometry: 2 layers of width 8, not 3 of 12."""
+    directory = tmp_path_factory.mktemp("weights") / "other"
+    options = change(TINY, n_layers=1, projection_dim=4)
+    return write_weights(directory, options, random_weights(options, seed=1))
+
+
+@pytest.fixture(scope="session")
+def bilm_config(tiny_weights):
+    """bilm_config(weights=...) -> the config of spacy_elmo.BiLM.v1"""
+
+    def make(weights=tiny_weights, **arguments):
+        name = "spacy_elmo.BiLM.v1"
+        return {"@architectures": name, "weights": str(weights), **arguments}
+
+    return make
+
+
+@pytest.fixture
+def nlp(bilm_config):
+    """A pipeline of nothing but `elmo`, on tiny weights."""
+    nlp = spacy.blank("xx")  # no exceptions for the tokenizer to load
+    nlp.add_pipe("elmo", config={"model": bilm_config()})
+    return nlp

@@ -25,6 +25,7 @@ from .options import Options
 from .packing import batch_sizes, packed_positions
 
 Floats3d = npt.NDArray[np.float32]
+Ints1d = npt.NDArray[np.int64]
 
 # Rows whose products fill the machine's cache once, and few enough that a batch of
 # the original size stays below a hundred megabytes.
@@ -207,7 +208,7 @@ class BiLM(nn.Module):
     def encode_ids(
         self,
         table: Tensor,
-        sentences: Sequence[Sequence[int]],
+        sentences: Sequence[Sequence[int] | Ints1d],
         state: Optional[BiLMState] = None,
         *,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
@@ -252,13 +253,13 @@ class SentenceBatch(NamedTuple):
     """
 
     rows: List[int]
-    words: npt.NDArray[np.int64]
+    words: Ints1d
     sizes: List[int]
-    positions: List[npt.NDArray[np.int64]]
+    positions: List[Ints1d]
 
 
 def make_batches(
-    sentences: Sequence[Sequence[int]], max_tokens: int
+    sentences: Sequence[Sequence[int] | Ints1d], max_tokens: int
 ) -> Iterator[SentenceBatch]:
     """Sort sentences by length and cut them into batches of at most `max_tokens`
     tokens, or of one longer sentence. Empty sentences are left out.

@@ -1,18 +1,24 @@
 """What a config can name under @architectures."""
 
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 from spacy.tokens import Doc
 from spacy.util import registry
-from thinc.api import Maxout, Model, chain, concatenate, list2ragged, ragged2list
-from thinc.api import with_array
+from thinc.api import (
+    Maxout,
+    Model,
+    chain,
+    concatenate,
+    list2ragged,
+    ragged2list,
+    with_array,
+)
 from thinc.types import Floats2d, Floats3d
 
 from ..bilm.model import MAX_BATCH_TOKENS
 from .bilm import BiLMLayer, get_shim
 from .listener import ELMoListener
 from .mix import ScalarMix
-from .sentences import Segmenter
 
 Layers = Model[List[Doc], List[Floats3d]]
 Tok2Vec = Model[List[Doc], List[Floats2d]]
@@ -115,8 +121,8 @@ def build_embed_with_elmo(
     elmo (Model[List[Doc], List[Floats2d]]): A listener, or spacy_elmo.ELMo.v1.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
     """
-    reduce: Model = Maxout(nO=width, nP=3, normalize=True, dropout=0.0)
-    model = chain(
+    reduce: Model[Any, Any] = Maxout(nO=width, nP=3, normalize=True, dropout=0.0)
+    model: Tok2Vec = chain(
         concatenate(embed, elmo), list2ragged(), with_array(reduce), ragged2list()
     )
     model.set_dim("nO", width)
@@ -130,7 +136,9 @@ def replace_listener_cfg(
     spaCy gives the config of the whole tok2vec, wherever in it the listener is.
     """
     listener_cfg = _find_listener_cfg(tok2vec_cfg) or {}
-    mix = {k: v for k, v in listener_cfg.items() if k not in ("@architectures", "upstream")}
+    mix = {
+        k: v for k, v in listener_cfg.items() if k not in ("@architectures", "upstream")
+    }
     return {"@architectures": "spacy_elmo.ELMo.v1", "bilm": bilm_cfg, **mix}
 
 

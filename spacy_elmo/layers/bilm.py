@@ -63,7 +63,7 @@ def initialize(
     model.set_dim("nL", options.n_layers, force=True)
 
 
-def get_shim(model: Model) -> BiLMShim:
+def get_shim(model: Model[Any, Any]) -> BiLMShim:
     shim = model.shims[0]
     assert isinstance(shim, BiLMShim)
     return shim
@@ -99,18 +99,20 @@ def _forward_train(
     with torch.enable_grad():
         table = bilm.encode_words(["<S>", "</S>", *text.words])
         for batch in make_batches(text.sentences, max_tokens):
-            y, _ = bilm(table[torch.from_numpy(batch.words).to(table.device)], batch.sizes)
+            y, _ = bilm(
+                table[torch.from_numpy(batch.words).to(table.device)], batch.sizes
+            )
             _scatter(y.detach().cpu().numpy(), batch, text, layers)
             runs.append((batch, y))
 
     def backprop(d_layers: OutT) -> InT:
-        d_layers = [model.ops.to_numpy(dX) for dX in d_layers]
+        on_host: List[Any] = [model.ops.to_numpy(dX) for dX in d_layers]
         gradients = []
         for batch, y in runs:
             dy = np.zeros(tuple(y.shape), dtype=np.float32)
             for row, where in zip(batch.rows, batch.positions):
                 doc, tokens = text.places[row]
-                dy[where] = d_layers[doc][tokens]
+                dy[where] = on_host[doc][tokens]
             gradients.append(torch.from_numpy(dy).to(y.device))
         torch.autograd.backward([y for _, y in runs], gradients)
         return []
@@ -166,15 +168,13 @@ def _spans(spans: Any, doc: Doc) -> List[Tuple[int, int]]:
     return found
 
 
-def _scatter(
-    flat: Any, batch: SentenceBatch, text: _Text, layers: List[Any]
-) -> None:
+def _scatter(flat: Any, batch: SentenceBatch, text: _Text, layers: List[Any]) -> None:
     for row, where in zip(batch.rows, batch.positions):
         doc, tokens = text.places[row]
         layers[doc][tokens] = flat[where]
 
 
-def _alloc(model: Model, doc: Doc) -> Any:
+def _alloc(model: Model[Any, Any], doc: Doc) -> Any:
     # In the memory of the host: vectors of a whole corpus do not fit a GPU.
     return np.zeros((len(doc), model.get_dim("nL"), model.get_dim("nO")), np.float32)
 

@@ -9,6 +9,8 @@ from spacy.tokens import Doc, Span, Token
 from ..errors import Errors
 
 NAME = "elmo"
+# Which component it was, should there be several: a key of doc.user_data.
+COMPONENT = "elmo_component"
 
 Floats2d = npt.NDArray[np.float32]
 Floats3d = npt.NDArray[np.float32]
@@ -37,8 +39,14 @@ def get_layers(doc: Doc) -> Optional[Floats3d]:
     return layers
 
 
-def set_layers(doc: Doc, layers: Floats3d) -> None:
+def set_layers(doc: Doc, layers: Floats3d, component: str) -> None:
     doc._.set(NAME, layers)
+    doc.user_data[COMPONENT] = component
+
+
+def is_set_by(doc: Doc, component: str) -> bool:
+    """Whether the layers are those of a component, as far as is known."""
+    return bool(doc.user_data.get(COMPONENT, component) == component)
 
 
 def get_span_layers(span: Span) -> Optional[Floats3d]:

@@ -4,7 +4,8 @@ from typing import Any, Callable, Dict, Optional
 
 class WeakLink:
     """A way to an object that lives elsewhere. It ends with the object, and does not
-    travel: a pickled, copied or saved component must not drag it along.
+    travel: a pickled or saved component must not drag it along. A copy, such as
+    the model that a component rehearses, has the same object to ask.
     """
 
     def __init__(self, target: Optional[Any] = None) -> None:
@@ -17,6 +18,9 @@ class WeakLink:
 
     def get(self) -> Optional[Any]:
         return self._target()
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "WeakLink":
+        return WeakLink(self.get())
 
     def __getstate__(self) -> Dict[str, Any]:
         return {}

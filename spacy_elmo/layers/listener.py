@@ -6,7 +6,7 @@ from thinc.api import Model
 from thinc.types import Floats3d
 
 from ..errors import Errors, Warnings
-from .extensions import get_layers
+from .extensions import get_layers, is_set_by
 from .link import WeakLink
 
 InT = List[Doc]
@@ -41,30 +41,24 @@ def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
     )
 
 
-def is_listener_of(model: Model, name: str) -> bool:
+def is_listener_of(model: Model[Any, Any], name: str) -> bool:
     """Whether a model is a listener to a component of that name."""
     return bool(model.attrs.get(SENTINEL)) and model.attrs["upstream"] in ("*", name)
-
-
-def get_component(model: Model) -> Optional[Any]:
-    """The component that a listener is connected to, unless it is disabled."""
-    component = model.attrs["component"].get()
-    return component if component is not None and component.is_enabled() else None
 
 
 def forward(
     model: Model[InT, OutT], docs: InT, is_train: bool
 ) -> Tuple[OutT, Callable[[OutT], InT]]:
-    missing = [doc for doc in docs if len(doc) and get_layers(doc) is None]
+    component = model.attrs["component"].get()
+    missing = _missing(docs, component)
     if missing:
-        component = get_component(model)
-        if component is not None:
+        if component is not None and component.is_enabled():
             component.annotate(missing)
         elif is_train:
             raise ValueError(Errors.E031.format(upstream=model.attrs["upstream"]))
         else:
             _warn_once(model)
-    return [_read(model, doc) for doc in docs], backprop
+    return [_to_ops(model, doc, _read(doc, component)) for doc in docs], backprop
 
 
 def backprop(dYs: OutT) -> InT:
@@ -75,29 +69,43 @@ def backprop(dYs: OutT) -> InT:
 def initialize(
     model: Model[InT, OutT], X: Optional[InT] = None, Y: Optional[OutT] = None
 ) -> None:
-    component = get_component(model)
+    # Disabled or not: spaCy disables what is frozen or sourced while it initializes
+    # the other components.
+    component = model.attrs["component"].get()
     if component is not None:
         component.model.initialize()
         set_dims(model, component.model)
+        component.annotate(_missing(X or [], component))
     if not model.has_dim("nO"):
         raise ValueError(Errors.E032.format(upstream=model.attrs["upstream"]))
 
 
-def set_dims(listener: Model, bilm: Model) -> None:
+def set_dims(listener: Model[Any, Any], bilm: Model[Any, Any]) -> None:
     """Tell a listener the width and the number of layers, where they are known."""
     for dim in ("nO", "nL"):
         if bilm.has_dim(dim):
             listener.set_dim(dim, bilm.get_dim(dim), force=True)
 
 
-def _read(model: Model, doc: Doc) -> Floats3d:
+def _missing(docs: InT, component: Optional[Any]) -> InT:
+    return [doc for doc in docs if len(doc) and _read(doc, component) is None]
+
+
+def _read(doc: Doc, component: Optional[Any]) -> Optional[Any]:
+    """The layers, unless another component of the pipeline has set them."""
     layers = get_layers(doc)
+    if component is not None and not is_set_by(doc, component.name):
+        layers = None
+    return layers
+
+
+def _to_ops(model: Model[Any, Any], doc: Doc, layers: Optional[Any]) -> Floats3d:
     if layers is None or not len(doc):
-        layers = model.ops.alloc3f(len(doc), model.get_dim("nL"), model.get_dim("nO"))
+        return model.ops.alloc3f(len(doc), model.get_dim("nL"), model.get_dim("nO"))
     return model.ops.asarray3f(layers)
 
 
-def _warn_once(model: Model) -> None:
+def _warn_once(model: Model[Any, Any]) -> None:
     if not model.attrs["has_warned"]:
         model.attrs["has_warned"] = True
         warnings.warn(

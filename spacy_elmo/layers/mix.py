@@ -80,7 +80,7 @@ def ScalarMix(
     )
 
 
-def get_mix(model: Model) -> Tuple[Floats1d, float]:
+def get_mix(model: Model[Any, Any]) -> Tuple[Floats1d, float]:
     """What a mix has learned.
 
     RETURNS (Tuple[Floats1d, float]): s, shape (L + 1,), and gamma.
@@ -93,7 +93,9 @@ def get_mix(model: Model) -> Tuple[Floats1d, float]:
     else:
         s = model.ops.alloc1f(n_layers)
         s[_single_layer(model)] = 1.0
-    gamma = model.attrs["gamma_0"] * (1 + GAMMA_SCALE * float(model.get_param("delta")[0]))
+    gamma = model.attrs["gamma_0"] * (
+        1 + GAMMA_SCALE * float(model.get_param("delta")[0])
+    )
     return s, gamma
 
 
@@ -103,9 +105,10 @@ def forward(
     ops, xp = model.ops, model.ops.xp
     _check_shapes(model, Xs)
     s, gamma = get_mix(model)
-    inverses = None
+    inverses: List[Any] = []
     if model.attrs["layer_norm"]:
-        Xs, inverses = zip(*[_layer_norm(xp, X) for X in Xs]) if Xs else ([], [])
+        normed = [_layer_norm(xp, X) for X in Xs]
+        Xs, inverses = [X for X, _ in normed], [inverse for _, inverse in normed]
     mixed = [xp.matmul(s, X) for X in Xs]  # (n, width)
     rate = model.attrs["mix_dropout"] if is_train else 0.0
     masks = [ops.get_dropout_mask(Y.shape, rate) if rate else None for Y in mixed]
@@ -118,8 +121,8 @@ def forward(
             _backprop_mix(model, s, gamma, Xs, mixed, dYs)
         if not model.attrs["backprop_layers"]:
             return []
-        dXs = [scale * s[None, :, None] * dY[:, None, :] for dY in dYs]
-        if inverses is not None:
+        dXs = [xp.einsum("l,nd->nld", scale * s, dY) for dY in dYs]
+        if inverses:
             dXs = [
                 _backprop_layer_norm(dX, X, inverse)
                 for dX, X, inverse in zip(dXs, Xs, inverses)
@@ -130,7 +133,7 @@ def forward(
 
 
 def _backprop_mix(
-    model: Model, s: Floats1d, gamma: float, Xs: InT, mixed: OutT, dYs: OutT
+    model: Model[Any, Any], s: Floats1d, gamma: float, Xs: InT, mixed: OutT, dYs: OutT
 ) -> None:
     xp = model.ops.xp
     d_gamma = model.ops.alloc1f(1)
@@ -176,7 +179,7 @@ def initialize(
             model.attrs["gamma_0"] = float((squares / (n * X[0].shape[2])) ** -0.5)
 
 
-def _single_layer(model: Model) -> int:
+def _single_layer(model: Model[Any, Any]) -> int:
     layers, n_layers = model.attrs["layers"], model.get_dim("nL")
     layer = n_layers - 1 if layers == "top" else layers
     if layer >= n_layers:
@@ -184,7 +187,7 @@ def _single_layer(model: Model) -> int:
     return int(layer)
 
 
-def _check_shapes(model: Model, Xs: InT) -> None:
+def _check_shapes(model: Model[Any, Any], Xs: InT) -> None:
     wanted = (model.get_dim("nL"), model.get_dim("nO"))
     for X in Xs:
         if X.shape[1:] != wanted:
@@ -194,7 +197,7 @@ def _check_shapes(model: Model, Xs: InT) -> None:
             )
 
 
-def _layer_norm(xp: Any, X: Floats3d) -> Tuple[Floats3d, Floats3d]:
+def _layer_norm(xp: Any, X: Any) -> Tuple[Any, Any]:
     """Each layer of each token to mean 0 and variance 1; zero rows stay zero.
 
     RETURNS (Tuple[Floats3d, Floats3d]): The result, and 1 / deviation (n, L + 1, 1).
@@ -204,7 +207,7 @@ def _layer_norm(xp: Any, X: Floats3d) -> Tuple[Floats3d, Floats3d]:
     return centered * inverse, inverse
 
 
-def _backprop_layer_norm(dY: Floats3d, Y: Floats3d, inverse: Floats3d) -> Floats3d:
+def _backprop_layer_norm(dY: Any, Y: Any, inverse: Any) -> Any:
     mean = dY.mean(axis=2, keepdims=True)
     along = (dY * Y).mean(axis=2, keepdims=True)
     return inverse * (dY - mean - Y * along)

@@ -13,7 +13,7 @@ import torch
 from thinc.api import torch2xp, xp2torch
 from thinc.shims.shim import Shim
 
-from ..bilm import BiLM, Options
+from ..bilm import BiLM
 from ..bilm.weights import ModelFiles, read_files, write_bilm, write_hdf5
 from ..errors import Errors, Warnings
 from ..weights import resolve
@@ -143,7 +143,9 @@ class BiLMShim(Shim):
             if has_fast_bfloat16():
                 bilm.use_bfloat16()
             else:
-                warnings.warn(Warnings.W002.format(what="AVX512-BF16 or AMX"), stacklevel=2)
+                warnings.warn(
+                    Warnings.W002.format(what="AVX512-BF16 or AMX"), stacklevel=2
+                )
         with self._lock:
             self._model = bilm.requires_grad_(self.trainable)
             self._file = None

@@ -12,8 +12,8 @@ from thinc.types import Floats3d
 
 from ..layers.bilm import get_shim
 from ..layers.extensions import install_extensions, set_layers
-from ..layers.listener import is_listener_of, set_dims
 from ..layers.link import WeakLink
+from ..layers.listener import is_listener_of, set_dims
 
 
 class ELMo(TrainablePipe):
@@ -41,7 +41,7 @@ class ELMo(TrainablePipe):
         self.vocab = vocab
         self.model = model
         self.name = name
-        self.listener_map: Dict[str, List[Model]] = {}
+        self.listener_map: Dict[str, List[Model[Any, Any]]] = {}
         self.cfg: Dict[str, Any] = {}
         # Weak: the pipeline owns its components, not the other way around.
         self._nlp = WeakLink(nlp)
@@ -53,7 +53,7 @@ class ELMo(TrainablePipe):
         return False
 
     @property
-    def listeners(self) -> List[Model]:
+    def listeners(self) -> List[Model[Any, Any]]:
         """All listeners to this component."""
         return [listener for found in self.listener_map.values() for listener in found]
 
@@ -62,7 +62,7 @@ class ELMo(TrainablePipe):
         """Names of the components that listen to this one."""
         return list(self.listener_map)
 
-    def add_listener(self, listener: Model, component_name: str) -> None:
+    def add_listener(self, listener: Model[Any, Any], component_name: str) -> None:
         """Connect a listener of another component, and tell it the dimensions."""
         found = self.listener_map.setdefault(component_name, [])
         if listener not in found:
@@ -70,7 +70,7 @@ class ELMo(TrainablePipe):
         listener.attrs["component"].connect(self)
         set_dims(listener, self.model)
 
-    def remove_listener(self, listener: Model, component_name: str) -> bool:
+    def remove_listener(self, listener: Model[Any, Any], component_name: str) -> bool:
         """Disconnect a listener. RETURNS (bool): Whether it was connected."""
         found = self.listener_map.get(component_name, [])
         if listener not in found:
@@ -109,7 +109,7 @@ class ELMo(TrainablePipe):
     def set_annotations(self, docs: Sequence[Doc], layers: Sequence[Floats3d]) -> None:
         """Set doc._.elmo, in the memory of the host."""
         for doc, X in zip(docs, layers):
-            set_layers(doc, self.model.ops.to_numpy(X))
+            set_layers(doc, self.model.ops.to_numpy(X), self.name)
 
     def annotate(self, docs: Sequence[Doc]) -> None:
         self.set_annotations(docs, self.predict(docs))
@@ -176,7 +176,9 @@ class ELMo(TrainablePipe):
         if "model" not in exclude:
             get_shim(self.model).to_directory(directory)
 
-    def from_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> "ELMo":
+    def from_disk(
+        self, path: Union[str, Path], *, exclude: Iterable[str] = ()
+    ) -> "ELMo":
         """Load the weights that `to_disk` wrote."""
         if "model" not in exclude:
             get_shim(self.model).from_directory(util.ensure_path(path))

@@ -1,0 +1,222 @@
+import pickle
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from spacy.tokens import Doc
+
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.errors import MissingWeights
+from spacy_elmo.layers.bilm import BiLMLayer, get_shim
+from spacy_elmo.layers.sentences import segment_docs, segment_sentences
+
+NLP = spacy.blank("en")
+N_LAYERS, WIDTH = 3, 12
+TEXTS = [
+    "She signed to do a Broadway play for Garson.",
+    'He made a play. \n\n She saw it -- twice!  "It\'s good," she said. ',
+    "Play!",
+]
+
+
+@pytest.fixture
+def layer(calm_weights):
+    return BiLMLayer(calm_weights)
+
+
+def random_docs(n, seed=0, max_length=30):
+    """Docs of words from a small alphabet, so that many words come again."""
+    rng = random.Random(seed)
+    docs = []
+    for _ in range(n):
+        words = ["".join(rng.choices("abcé日", k=3)) for _ in range(max_length)]
+        words = [w if rng.random() > 0.1 else rng.choice([".", "\n\n"]) for w in words]
+        docs.append(Doc(NLP.vocab, words=words[: rng.randrange(max_length)]))
+    return docs
+
+
+def assert_all_close(found, wanted, tolerance=1e-5):
+    assert [X.shape for X in found] == [X.shape for X in wanted]
+    for X, Y in zip(found, wanted):
+        np.testing.assert_allclose(X, Y, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "segmenter", [None, segment_docs(), segment_sentences(max_length=3)]
+)
+def test_each_segment_is_encoded_on_its_own_without_its_white_space(
+    segmenter, calm_weights
+):
+    layer = BiLMLayer(calm_weights, segmenter)
+    bilm = BiLM.from_path(calm_weights)
+    docs = [NLP(text) for text in TEXTS]
+    for doc, X in zip(docs, layer.predict(docs)):
+        assert X.dtype == np.float32
+        assert X.shape == (len(doc), N_LAYERS, WIDTH)
+        for span in (segmenter or segment_sentences())(doc):
+            tokens = [token for token in span if not token.is_space]
+            wanted, _ = bilm.encode([[token.text for token in tokens]])
+            rows = [token.i for token in tokens]
+            np.testing.assert_allclose(X[rows], wanted[0], rtol=1e-5, atol=1e-6)
+        assert not X[[token.i for token in doc if token.is_space]].any()
+
+
+def test_the_same_doc_gives_the_same_vectors_in_any_company(calm_weights):
+    layer = BiLMLayer(calm_weights)
+    docs = random_docs(200)
+    alone = [layer.predict([doc])[0] for doc in docs]
+    assert_all_close(layer.predict(docs), alone)
+    assert_all_close(layer.predict(docs), alone)
+    assert_all_close(layer.predict(docs[::-1])[::-1], alone)
+    small_batches = BiLMLayer(calm_weights, max_batch_tokens=16)
+    assert_all_close(small_batches.predict(docs), alone)
+    in_training, backprop = layer(docs, is_train=True)
+    assert_all_close(in_training, alone)
+    assert backprop(in_training) == []
+    loaded = BiLMLayer("no such weights").from_bytes(layer.to_bytes())
+    assert_all_close(loaded.predict(docs), alone)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [],
+        [[]],
+        [[], []],
+        [["word"]],
+        [[" "]],
+        [["\n\n", "\t", " "], []],
+        [["x" * 500], ["語" * 200, "\x00"]],
+        [["<S>", "</S>", "<UNK>", "\u200b", "\ufffd", "e\u0301"]],
+    ],
+)
+@pytest.mark.parametrize("is_train", [False, True])
+def test_odd_docs_have_the_right_shape_and_finite_vectors(layer, batch, is_train):
+    docs = [Doc(NLP.vocab, words=words) for words in batch]
+    Xs, backprop = layer(docs, is_train=is_train)
+    assert [X.shape for X in Xs] == [(len(doc), N_LAYERS, WIDTH) for doc in docs]
+    for doc, X in zip(docs, Xs):
+        assert np.isfinite(X).all()
+        assert X.any(axis=(1, 2)).tolist() == [not token.is_space for token in doc]
+    assert backprop(Xs) == []
+
+
+def test_a_long_doc_without_boundaries_is_cut(layer):
+    words = ["word", "next", "other"] * 6667
+    X = layer.predict([Doc(NLP.vocab, words=words)])[0]
+    assert X.shape == (20001, N_LAYERS, WIDTH)
+    first = layer.predict([Doc(NLP.vocab, words=words[:256])])[0]
+    assert_all_close([X[:256]], [first])
+
+
+@pytest.mark.parametrize("cache_mb", [0, 0.001, 0.01])
+def test_the_word_cache_is_bounded_and_right_when_it_overflows(
+    cache_mb, calm_weights, layer
+):
+    small = BiLMLayer(calm_weights, cache_mb=cache_mb)
+    cache = get_shim(small).cache
+    used = set()
+    for seed in range(8):
+        docs = random_docs(5, seed)
+        assert_all_close(small.predict(docs), layer.predict(docs))
+        used.add(cache._table.nelement() * cache._table.element_size())
+        assert len(cache._rows) == len(cache._table)
+    assert max(used) <= cache_mb * 2**20
+    assert bool(cache_mb) == (max(used) > 0)
+
+
+@pytest.mark.parametrize("cache_mb", [0.002, 64.0])
+def test_threads_give_the_vectors_of_one_thread(cache_mb, calm_weights):
+    # Each thread reads docs of its own: a Doc is not made for sharing
+    batches = [random_docs(10, seed) for seed in range(24)]
+    one = BiLMLayer(calm_weights)
+    wanted = [one.predict(docs) for docs in batches]
+    layer = BiLMLayer(calm_weights, cache_mb=cache_mb)  # not even loaded yet
+    with ThreadPoolExecutor(8) as pool:
+        for found, right in zip(pool.map(layer.predict, batches), wanted):
+            assert_all_close(found, right)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        [],
+        [(0, 2), (3, 5)],
+        [(0, 3), (2, 5)],
+        [(1, 5)],
+        [(0, 4)],
+        [(2, 5), (0, 2)],
+        [(0, 5), (0, 5)],
+    ],
+)
+def test_segments_that_do_not_cover_each_token_once_are_an_error(bounds, calm_weights):
+    layer = BiLMLayer(calm_weights, lambda doc: [doc[a:b] for a, b in bounds])
+    with pytest.raises(ValueError, match="ELMO037.* of 5"):
+        layer.predict([Doc(NLP.vocab, words=["a", "b", "c", "d", "e"])])
+
+
+def test_a_segmenter_may_be_a_generator_and_give_empty_segments(calm_weights, layer):
+    doc = NLP(TEXTS[0])
+    bounds = [(0, 0), (0, 4), (4, 4), (4, len(doc))]
+    split = BiLMLayer(calm_weights, lambda doc: (doc[a:b] for a, b in bounds))
+    parts = [doc[:4].as_doc(), doc[4:].as_doc()]
+    assert_all_close(split.predict([doc]), [np.concatenate(layer.predict(parts))])
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_bfloat16_is_close_and_only_used_where_it_is_fast(
+    fast, calm_weights, layer, monkeypatch, recwarn
+):
+    monkeypatch.setattr("spacy_elmo.layers.shim.has_fast_bfloat16", lambda: fast)
+    docs = [NLP(text) for text in TEXTS]
+    rounded = BiLMLayer(calm_weights, precision="bfloat16")
+    found, wanted = rounded.predict(docs), layer.predict(docs)
+    assert_all_close(found, wanted, tolerance=0.1)
+    assert np.array_equal(found[0], wanted[0]) is not fast
+    assert ["ELMOW002" in str(w.message) for w in recwarn] == [True] * (not fast)
+
+
+@pytest.mark.parametrize(
+    "arguments, error",
+    [
+        ({"max_batch_tokens": 0}, "ELMO038.*max_batch_tokens"),
+        ({"cache_mb": -1}, "ELMO038.*cache_mb"),
+        ({"precision": "float16"}, "ELMO021.*float16"),
+    ],
+)
+def test_wrong_arguments_are_errors(arguments, error):
+    with pytest.raises(ValueError, match=error):
+        BiLMLayer(**arguments)
+
+
+def test_weights_are_not_opened_before_the_first_use(tmp_path, calm_weights):
+    layer = BiLMLayer(tmp_path / "later")
+    assert not get_shim(layer).is_loaded
+    with pytest.raises(MissingWeights, match="later"):
+        layer.predict([NLP(TEXTS[0])])
+    (tmp_path / "later").symlink_to(calm_weights)
+    layer.initialize()
+    assert (layer.get_dim("nL"), layer.get_dim("nO")) == (N_LAYERS, WIDTH)
+
+
+def test_frozen_copies_share_their_weights_and_pickles_carry_them(layer):
+    docs = [NLP(text) for text in TEXTS]
+    wanted = layer.predict(docs)
+    copied = layer.copy()
+    assert get_shim(copied).bilm is get_shim(layer).bilm
+    assert not any(p.requires_grad for p in get_shim(layer).bilm.parameters())
+    pickled = pickle.loads(pickle.dumps(layer))
+    assert get_shim(pickled).bilm is not get_shim(layer).bilm
+    for other in (copied, pickled):
+        assert_all_close(other.predict(docs), wanted)
+
+
+def test_vectors_take_no_part_in_autograd(layer):
+    with torch.enable_grad():
+        X = layer.predict([NLP(TEXTS[0])])[0]
+        layer([NLP(TEXTS[0])], is_train=True)
+    assert isinstance(X, np.ndarray)
+    assert all(p.grad is None for p in get_shim(layer).bilm.parameters())

@@ -1,0 +1,82 @@
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+
+import numpy as np
+import pytest
+import spacy
+from spacy.cli import convert, debug_config, fill_config
+from spacy.cli.train import train
+from spacy.tokens import DocBin
+from tasks import ROOT, SAMPLE
+
+CONFIGS = ["ner", "tagger", "ner_tagger", "ner_inline", "ner_bilstm"]
+
+
+@pytest.fixture(scope="module")
+def overrides(tmp_path_factory, tiny_weights):
+    """Paths and few steps: a few Docs of the sample corpus, converted as in README."""
+    directory = tmp_path_factory.mktemp("corpus")
+    convert(SAMPLE, directory, file_type="spacy", converter="iob", n_sents=5)
+    path = directory / "sample_train.spacy"
+    docs = list(DocBin().from_disk(path).get_docs(spacy.blank("en").vocab))
+    assert docs[0].ents and docs[0][0].tag_ and len(list(docs[0].sents)) == 5
+    DocBin(docs=docs[:4]).to_disk(path)
+    return {
+        "paths.train": str(path),
+        "paths.dev": str(path),
+        "paths.elmo": str(tiny_weights),
+        "training.max_steps": 2,
+    }
+
+
+def check_trained(path, name):
+    nlp = spacy.load(path / "model-last")
+    assert ("elmo" in nlp.pipe_names) == (name != "ner_inline")
+    doc = nlp("She signed to do a Broadway play for Garson.")
+    if name != "ner_inline":
+        assert doc[3]._.elmo.shape == (3, 12)
+    for pipe_name in set(nlp.pipe_names) - {"elmo"}:
+        nodes = nlp.get_pipe(pipe_name).model.walk()
+        (mix,) = (node for node in nodes if node.name == "elmo-mix")
+        assert (mix.get_dim("nL"), mix.get_dim("nO")) == (3, 12)
+        assert np.abs(mix.get_param("w")).max() > 0  # it has learned
+    if "tagger" in nlp.pipe_names:
+        assert all(token.tag_ for token in doc)
+
+
+def test_each_config_is_tested():
+    found = {path.stem for path in (ROOT / "configs").glob("*.cfg")}
+    assert {name for name in found if not name.startswith("pretrain")} == set(CONFIGS)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configs_are_complete(name, overrides, tmp_path):
+    """init fill-config and debug config accept it, and the filled one trains."""
+    config = ROOT / "configs" / f"{name}.cfg"
+    filled = tmp_path / "filled.cfg"
+    with redirect_stdout(StringIO()) as printed:
+        fill_config(filled, config, silent=True)
+        debug_config(filled, overrides=overrides, show_funcs=False, show_vars=False)
+        train(filled, tmp_path / "out", overrides=overrides)
+    assert "Config is valid" in printed.getvalue()
+    found, given = (spacy.util.load_config(path) for path in (filled, config))
+    # To fill it in changes nothing that is there
+    assert list(found["components"]) == list(given["components"])
+    assert found.merge(given) == found
+    check_trained(tmp_path / "out", name)
+
+
+def test_spacy_train_from_the_command_line(overrides, tmp_path):
+    name = "ner_tagger"
+    options = [word for k, v in overrides.items() for word in (f"--{k}", str(v))]
+    command = [sys.executable, "-m", "spacy", "train", f"configs/{name}.cfg"]
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path), *options],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "LOSS TAGGER  LOSS NER" in done.stdout
+    assert "LOSS ELMO" not in done.stdout  # nothing is learned there
+    check_trained(tmp_path, name)

@@ -1,0 +1,233 @@
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from tasks import add_task, make_examples
+
+from spacy_elmo.layers.extensions import install_extensions
+from spacy_elmo.weights.bundled import en_elmo_sm
+
+TEXT = "She signed to do a Broadway play for Garson."
+
+
+def assert_same(found, wanted):
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def load(nlp):
+    """What nlp.to_bytes wrote, in a pipeline that cannot find its weights."""
+    config = nlp.config.copy()
+    for name in nlp.pipe_names:
+        if nlp.get_pipe_meta(name).factory == "elmo":
+            config["components"][name]["model"]["weights"] = "no such weights"
+    return spacy.blank(nlp.lang).from_config(config).from_bytes(nlp.to_bytes())
+
+
+def weights_file(directory):
+    return directory / "elmo" / "weights.hdf5"
+
+
+def inode(directory):
+    return weights_file(directory).stat().st_ino
+
+
+def test_works_at_once_without_initialize(nlp):
+    doc = nlp(TEXT)
+    assert doc._.elmo.shape == (10, 3, 12)
+    assert doc._.elmo.dtype == np.float32
+    assert nlp("")._.elmo.shape == (0, 3, 12)
+    for piped in nlp.pipe([TEXT, "", TEXT], batch_size=2):
+        assert_same(piped._.elmo, doc._.elmo[: len(piped)])
+
+
+@pytest.mark.skipif(not en_elmo_sm().is_dir(), reason="no bundled weights")
+def test_the_bundled_model_needs_no_arguments():
+    nlp = spacy.blank("en")
+    elmo = nlp.add_pipe("elmo")
+    doc = nlp(TEXT)
+    shape = (elmo.model.get_dim("nL"), elmo.model.get_dim("nO"))
+    assert doc[6]._.elmo.shape == shape
+    # The same word in another sense: its context changes all but layer 0
+    other = nlp("They play on the street.")[1]._.elmo
+    assert_same(other[0], doc[6]._.elmo[0])
+    assert not np.allclose(other[1:], doc[6]._.elmo[1:], atol=1e-2)
+
+
+def test_spans_and_tokens_have_their_part_of_the_doc(nlp):
+    doc = nlp(TEXT)
+    np.testing.assert_array_equal(doc[3]._.elmo, doc._.elmo[3])
+    np.testing.assert_array_equal(doc[2:5]._.elmo, doc._.elmo[2:5])
+    blank = nlp.make_doc(TEXT)
+    assert blank._.elmo is blank[3]._.elmo is blank[2:5]._.elmo is None
+
+
+def test_extensions_that_are_there_are_left_alone():
+    install_extensions()
+    before = [cls.get_extension("elmo") for cls in (Doc, spacy.tokens.Span)]
+    install_extensions()
+    assert [cls.get_extension("elmo") for cls in (Doc, spacy.tokens.Span)] == before
+
+
+def test_white_space_has_zero_rows(nlp):
+    doc = nlp("One\n\ntwo ")
+    assert doc._.elmo.any(axis=(1, 2)).tolist() == [not t.is_space for t in doc]
+
+
+def test_after_retokenization_there_is_an_error_and_no_neighbours_vector(nlp):
+    doc = nlp(TEXT)
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[5:7])
+    for part in (doc[5], doc[0:2]):
+        with pytest.raises(ValueError, match="ELMO030.* 10 rows.* 9 tokens"):
+            _ = part._.elmo
+    doc._.elmo = None
+    assert doc[5]._.elmo is None
+    assert nlp.get_pipe("elmo")(doc)[5]._.elmo.shape == (3, 12)
+
+
+@pytest.mark.parametrize("how", ["bytes", "disk", "pickle"])
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_saved_pipeline_needs_the_path_of_its_weights_no_more(
+    how, is_used, bilm_config, calm_weights, tmp_path
+):
+    weights = shutil.copytree(calm_weights, tmp_path / "weights")
+    nlp, wanted = spacy.blank("xx"), spacy.blank("xx")
+    nlp.add_pipe("elmo", config={"model": bilm_config(weights)})
+    wanted.add_pipe("elmo", config={"model": bilm_config(calm_weights)})
+    if is_used:
+        nlp(TEXT)
+    if how == "disk":
+        nlp.to_disk(tmp_path / "saved")
+        shutil.rmtree(weights)
+        loaded = spacy.load(tmp_path / "saved")
+    elif how == "bytes":
+        loaded = load(nlp)
+    else:
+        pickled = pickle.dumps(nlp)
+        if is_used:  # else there is nothing to take along but the path
+            shutil.rmtree(weights)
+        loaded = pickle.loads(pickled)
+    assert_same(loaded(TEXT)._.elmo, wanted(TEXT)._.elmo)
+    assert loaded.get_pipe("elmo").model.get_dim("nO") == 12
+
+
+def test_what_is_excluded_is_not_saved(nlp, tmp_path):
+    elmo = nlp.get_pipe("elmo")
+    elmo.to_disk(tmp_path, exclude=["model"])
+    assert list(tmp_path.iterdir()) == []
+    elmo.from_disk(tmp_path, exclude=["model"])
+    assert len(elmo.to_bytes(exclude=["model"])) < 10
+
+
+def test_checkpoints_share_one_file_while_the_weights_stand(nlp, tmp_path):
+    first, second, third = (tmp_path / name for name in "abc")
+    nlp.to_disk(first)
+    nlp.to_disk(second)
+    spacy.load(second).to_disk(third)
+    assert inode(first) == inode(second) == inode(third)
+    # To where it is already, and to where it was loaded from
+    nlp.to_disk(first)
+    spacy.load(third).to_disk(third)
+    assert inode(first) == inode(third)
+    shutil.rmtree(first)
+    for path in (second, third):
+        assert_same(spacy.load(path)(TEXT)._.elmo, nlp(TEXT)._.elmo)
+
+
+@pytest.mark.parametrize("what", ["weights", "file", "removed"])
+def test_a_checkpoint_is_written_anew_when_the_weights_changed(
+    what, nlp, bilm_config, calm_weights, tmp_path
+):
+    other = spacy.blank("xx")
+    other.add_pipe("elmo", config={"model": bilm_config(calm_weights)})
+    first, second = tmp_path / "first", tmp_path / "second"
+    nlp.to_disk(first)
+    before = nlp(TEXT)._.elmo
+    if what == "weights":
+        nlp.get_pipe("elmo").from_bytes(other.get_pipe("elmo").to_bytes())
+    elif what == "file":
+        other.to_disk(first)
+    else:
+        shutil.rmtree(first)
+    now = nlp(TEXT)._.elmo
+    nlp.to_disk(second)
+    assert_same(spacy.load(second)(TEXT)._.elmo, now)
+    if what != "removed":
+        assert inode(first) != inode(second)
+    if what == "weights":
+        assert not np.allclose(now, before, atol=1e-3)
+        assert_same(spacy.load(first)(TEXT)._.elmo, before)
+
+
+def test_to_write_over_a_checkpoint_leaves_those_linked_to_it(
+    nlp, bilm_config, calm_weights, tmp_path
+):
+    nlp.to_disk(tmp_path / "first")
+    nlp.to_disk(tmp_path / "second")
+    other = spacy.blank("xx")
+    other.add_pipe("elmo", config={"model": bilm_config(calm_weights)})
+    other.to_disk(tmp_path / "first")
+    for path, wanted in (("first", other), ("second", nlp)):
+        assert_same(spacy.load(tmp_path / path)(TEXT)._.elmo, wanted(TEXT)._.elmo)
+
+
+def test_pipelines_pickle_before_and_after_training(nlp):
+    tagger = add_task(nlp, "tagger", layers=1)
+    examples = make_examples(nlp, 4)
+    pickle.loads(pickle.dumps(nlp))
+    optimizer = nlp.initialize(lambda: examples)
+    for eg in examples:
+        eg.predicted._.elmo = None  # initialize() has read some of them
+    nlp.update(examples, sgd=optimizer)
+    assert all(eg.predicted._.elmo is None for eg in examples)
+    nlp(TEXT)
+    copied = pickle.loads(pickle.dumps(nlp))
+    assert_same(copied(TEXT)._.elmo, nlp(TEXT)._.elmo)
+    scores = [pipe.predict([nlp(TEXT)]) for pipe in (tagger, copied.get_pipe("tagger"))]
+    np.testing.assert_array_equal(*scores)
+    copied.update(make_examples(copied, 4), sgd=copied.resume_training())
+
+
+def test_docs_carry_their_vectors(nlp):
+    doc = nlp(TEXT)
+    wanted = doc._.elmo.copy()
+    docbin = DocBin(store_user_data=True, docs=[doc])
+    for other in (
+        Doc(nlp.vocab).from_bytes(doc.to_bytes()),
+        next(DocBin().from_bytes(docbin.to_bytes()).get_docs(nlp.vocab)),
+        doc.copy(),
+        pickle.loads(pickle.dumps(doc)),
+    ):
+        np.testing.assert_array_equal(other._.elmo, wanted)
+        np.testing.assert_array_equal(other[3]._.elmo, wanted[3])
+    plain = DocBin(docs=[doc])
+    assert next(plain.get_docs(nlp.vocab))._.elmo is None
+
+
+def test_a_doc_does_not_hold_the_vectors_of_its_batch(nlp):
+    for doc in nlp.pipe([TEXT] * 20):
+        X = doc._.elmo
+        assert X.base is None or X.base.size == X.size
+
+
+def test_doc_cleaner_frees_the_vectors(nlp):
+    nlp.add_pipe("doc_cleaner", config={"attrs": {"_.elmo": None}})
+    doc = nlp(TEXT)
+    assert doc._.elmo is None
+    assert doc[3]._.elmo is None
+
+
+def test_update_annotates_and_learns_nothing(nlp):
+    elmo = nlp.get_pipe("elmo")
+    example = Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))
+    assert elmo.update([example], sgd=None, losses={"ner": 1.0}) == {"ner": 1.0}
+    assert elmo.update([]) == {}
+    assert_same(example.predicted._.elmo, nlp(TEXT)._.elmo)
+    assert example.reference._.elmo is None
+    assert not elmo.is_trainable
+    with pytest.raises(TypeError):
+        elmo.update([nlp.make_doc(TEXT)])

@@ -1,0 +1,89 @@
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+# Torch has run in parallel before the workers start, as in any session of some
+# length: without care a forked child then waits for ever.
+SCRIPT = """
+import multiprocessing, sys
+import numpy as np, spacy, torch
+
+def main():
+    weights, *methods = sys.argv[1:]
+    nlp = spacy.blank("xx")
+    bilm = {"@architectures": "spacy_elmo.BiLM.v1", "weights": weights}
+    nlp.add_pipe("elmo", config={"model": bilm})
+    listener = {"@architectures": "spacy_elmo.ELMoListener.v1"}
+    tagger = nlp.add_pipe("tagger", config={"model": {"tok2vec": listener}})
+    tagger.add_label("X")
+    nlp.initialize()
+    # So many new words that torch splits the work
+    texts = [f"Play {i} she{i} made{i} {i}for {i}them." for i in range(600)]
+    wanted = list(nlp.pipe(texts))
+    torch.set_num_threads(2)
+    for _ in range(3):
+        torch.rand(500, 500) @ torch.rand(500, 500)
+        torch.rand(2_000_000).exp_()
+    for method in methods:
+        multiprocessing.set_start_method(method, force=True)
+        nlp.get_pipe("elmo").model.shims[0].cache.clear()
+        docs = list(nlp.pipe(texts, n_process=2, batch_size=300))
+        assert [doc.text for doc in docs] == texts
+        for doc, other in zip(docs, wanted):
+            assert doc[0].tag_ == "X"
+            assert np.allclose(doc._.elmo, other._.elmo, rtol=1e-5, atol=1e-6)
+            assert np.array_equal(doc[3]._.elmo, doc._.elmo[3])
+        print(method)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_worker_processes_give_the_same_vectors(tiny_weights, tmp_path):
+    # In a process group of its own, which may hang and be ended
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf8")
+    methods = {"fork", "spawn"}.intersection(multiprocessing.get_all_start_methods())
+    command = [sys.executable, str(script), str(tiny_weights), *sorted(methods)]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, errors = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # the workers too
+        raise
+    assert process.returncode == 0, errors
+    assert printed.split() == sorted(methods)
+
+
+def test_eight_threads_give_the_vectors_of_one(nlp):
+    batches = [[f"Play {i} of {j} was good." for i in range(8)] for j in range(16)]
+    wanted = [[doc._.elmo for doc in nlp.pipe(texts)] for texts in batches]
+    nlp.get_pipe("elmo").model.shims[0].cache.clear()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda texts: list(nlp.pipe(texts)), batches))
+    for docs, arrays in zip(found, wanted):
+        for doc, X in zip(docs, arrays):
+            np.testing.assert_allclose(doc._.elmo, X, rtol=1e-5, atol=1e-6)
+
+
+def test_memory_zones_leave_nothing_behind(nlp):
+    wanted = nlp("She made a play.")._.elmo
+    for i in range(3):
+        with nlp.memory_zone():
+            docs = nlp.pipe([f"word{i}{j} made a play." for j in range(20)])
+            assert all(np.isfinite(doc._.elmo).all() for doc in docs)
+    np.testing.assert_allclose(
+        nlp("She made a play.")._.elmo, wanted, rtol=1e-5, atol=1e-6
+    )

@@ -1,0 +1,383 @@
+import warnings
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from spacy.training import Example
+from tasks import ROOT, TASKS, add_task, listener_config, make_examples
+from thinc.api import Adam
+
+from spacy_elmo.layers.mix import get_mix
+
+TOK2VEC = {
+    "@architectures": "spacy.Tok2Vec.v2",
+    "embed": {
+        "@architectures": "spacy_elmo.EmbedWithELMo.v1",
+        "width": 16,
+        "embed": {
+            "@architectures": "spacy.MultiHashEmbed.v2",
+            "width": 16,
+            "attrs": ["NORM", "SHAPE"],
+            "rows": [100, 100],
+            "include_static_vectors": False,
+        },
+        "elmo": listener_config(dropout=0.1),
+    },
+    "encode": {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2",
+        "width": 16,
+        "depth": 1,
+        "window_size": 1,
+        "maxout_pieces": 2,
+    },
+}
+LISTENER = {"listener": "model.tok2vec", "nested": "model.tok2vec.embed.elmo"}
+
+
+def mix_of(pipe):
+    (mix,) = (node for node in pipe.model.walk() if node.name == "elmo-mix")
+    return mix
+
+
+def s_of(pipe):
+    return get_mix(mix_of(pipe))[0].copy()
+
+
+def scores_of(nlp, name):
+    """The scores of a tagger's model, which show any change."""
+    doc = nlp.make_doc("She made a play in May.")
+    nlp.get_pipe(nlp.pipe_names[0])(doc)
+    return nlp.get_pipe(name).model.predict([doc])[0]
+
+
+def train(nlp, examples, n_updates, **options):
+    optimizer = options.pop("sgd", None) or nlp.initialize(lambda: examples)
+    history = []
+    for _ in range(n_updates):
+        history.append(nlp.update(examples, sgd=optimizer, **options))
+    return optimizer, history
+
+
+@pytest.fixture
+def trained(nlp):
+    """elmo, and a tagger and NER that listen to it, after a few updates."""
+    add_task(nlp, "tagger", dropout=0.1)
+    add_task(nlp, "ner", tok2vec=TOK2VEC)
+    train(nlp, make_examples(nlp), 3)
+    return nlp
+
+
+def test_a_tagger_and_ner_learn_from_one_elmo(nlp, monkeypatch):
+    add_task(nlp, "tagger", tok2vec=TOK2VEC)
+    add_task(nlp, "ner", tok2vec=TOK2VEC)
+    examples = make_examples(nlp)
+    optimizer = nlp.initialize(lambda: examples, sgd=Adam(0.01))
+    annotated, elmo = [], nlp.get_pipe("elmo")
+    annotate = elmo.annotate
+    monkeypatch.setattr(elmo, "annotate", lambda d: (annotated.append(1), annotate(d)))
+    _, history = train(nlp, examples, 40, sgd=optimizer)
+    assert len(annotated) == 40  # once an update, for both
+    assert set(history[0]) == {"tagger", "ner"}
+    for name in history[0]:
+        assert history[-1][name] < 0.5 * history[0][name]
+    scores = nlp.evaluate(examples)
+    assert scores["tag_acc"] > 0.9
+    assert scores["ents_f"] > 0.8
+    # Each has a mix of its own
+    assert not np.allclose(s_of(nlp.get_pipe("tagger")), s_of(nlp.get_pipe("ner")))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_components_train_and_load_with_a_listener(task, nlp, tmp_path):
+    pipe = add_task(nlp, task)
+    examples = make_examples(nlp, 10)
+    _, history = train(nlp, examples, 2)
+    assert np.isfinite(history[-1][task])
+    assert abs(s_of(pipe) - 1 / 3).max() > 0.001
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    np.testing.assert_array_equal(s_of(loaded.get_pipe(task)), s_of(pipe))
+    for example in examples[:3]:
+        doc, again = nlp(example.text).to_json(), loaded(example.text).to_json()
+        assert again.pop("cats", {}) == pytest.approx(doc.pop("cats", {}), rel=1e-4)
+        assert again == doc
+
+
+def test_the_mix_moves_within_the_steps_that_people_train(nlp):
+    tagger = add_task(nlp, "tagger", l2=0.0)
+    optimizer, _ = train(nlp, make_examples(nlp), 1)
+    s, gamma = get_mix(mix_of(tagger))
+    s = s.copy()
+    train(nlp, make_examples(nlp), 50, sgd=optimizer)
+    moved = abs(s_of(tagger) - s).max()
+    assert moved > 0.03
+    assert abs(get_mix(mix_of(tagger))[1] / gamma - 1) > 0.01
+    fixed = spacy.blank("xx")
+    fixed.add_pipe("elmo", source=nlp)
+    tagger = add_task(fixed, "tagger", trainable_mix=False)
+    train(fixed, make_examples(fixed), 2)
+    np.testing.assert_allclose(s_of(tagger), 1 / 3, rtol=1e-6)
+
+
+def test_averages_reach_the_mix_and_go_again(nlp):
+    tagger = add_task(nlp, "tagger")
+    optimizer = nlp.initialize(
+        lambda: make_examples(nlp), sgd=Adam(0.001, use_averages=True)
+    )
+    train(nlp, make_examples(nlp), 5, sgd=optimizer)
+    s = s_of(tagger)
+    with nlp.use_params(optimizer.averages):
+        averaged = s_of(tagger)
+        assert nlp("She made a play.")[0].tag_
+    assert not np.allclose(averaged, s, atol=1e-5)
+    assert abs(averaged - 1 / 3).max() < abs(s - 1 / 3).max()
+    np.testing.assert_array_equal(s_of(tagger), s)
+
+
+def test_rehearse(trained):
+    trained.resume_training()
+    for _ in range(3):  # spaCy shuffles the components
+        examples = [Example(eg.x, eg.x.copy()) for eg in make_examples(trained, 4)]
+        losses = trained.rehearse(examples)
+        assert np.isfinite([losses["tagger"], losses["ner"]]).all()
+
+
+@pytest.mark.parametrize("name", ["tagger", "ner"])
+def test_a_component_can_be_updated_alone(trained, name):
+    pipe, examples = trained.get_pipe(name), make_examples(trained)
+    before = s_of(pipe)
+    losses = pipe.update(examples, sgd=trained.create_optimizer())
+    assert losses[name] > 0
+    assert not np.array_equal(s_of(pipe), before)
+
+
+@pytest.mark.parametrize("words", [[], [" "]])
+def test_an_all_empty_batch_is_no_error(trained, words):
+    docs = [Doc(trained.vocab, words=words) for _ in range(2)]
+    losses = trained.update([Example(doc, doc.copy()) for doc in docs])
+    assert np.isfinite([*losses.values()]).all()
+    assert [len(doc) for doc in trained.pipe(docs)] == [len(words)] * 2
+
+
+def test_gradients_accumulate(trained):
+    tagger = trained.get_pipe("tagger")
+    before = s_of(tagger)
+    for _ in range(2):
+        trained.update(make_examples(trained, 4), sgd=False)
+    np.testing.assert_array_equal(s_of(tagger), before)
+    tagger.finish_update(trained.create_optimizer())
+    assert not np.array_equal(s_of(tagger), before)
+
+
+@pytest.mark.parametrize("how", ["disabled", "removed"])
+def test_without_elmo_training_fails_and_prediction_warns_once(trained, how):
+    examples = make_examples(trained)
+    if how == "disabled":
+        trained.disable_pipe("elmo")
+    else:
+        trained.remove_pipe("elmo")
+    with pytest.raises(ValueError, match="ELMO031.*'elmo'"):
+        trained.update(examples)
+    with pytest.warns(UserWarning, match="ELMOW001") as record:
+        trained("She made a play.")
+        list(trained.pipe(["She made a play."] * 3))
+    assert len(record) == 2  # one a listener
+    if how == "disabled":
+        trained.enable_pipe("elmo")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            trained("She made a play.")
+            trained.update(examples)
+
+
+def test_a_listener_without_elmo_cannot_be_initialized(nlp):
+    add_task(nlp, "tagger", upstream="other")
+    with pytest.raises(ValueError, match="ELMO032.*'other'"):
+        nlp.initialize(lambda: make_examples(nlp))
+    late = spacy.blank("xx")
+    add_task(late, "tagger")
+    late.add_pipe("elmo", source=nlp)  # behind its listener
+    with pytest.raises(ValueError, match="ELMO032"):
+        late.initialize(lambda: make_examples(late))
+
+
+@pytest.mark.parametrize("weights", ["other", "same geometry"])
+@pytest.mark.parametrize(
+    "order", [["a", "tagger", "b", "tagger2"], ["a", "b", "tagger", "tagger2"]]
+)
+def test_two_elmo_components_with_weights_of_their_own(
+    order, weights, bilm_config, other_weights, calm_weights, tmp_path
+):
+    nlp = spacy.blank("xx")
+    weights = {"a": other_weights if weights == "other" else calm_weights}
+    for name in order:
+        if name.startswith("tagger"):
+            upstream = {"tagger": "a", "tagger2": "b"}[name]
+            add_task(nlp, "tagger", name=name, upstream=upstream)
+        else:
+            config = {"model": bilm_config(weights[name])} if name == "a" else {}
+            config = config or {"model": bilm_config()}
+            nlp.add_pipe("elmo", name=name, config=config)
+    a, b = nlp.get_pipe("a"), nlp.get_pipe("b")
+    examples = make_examples(nlp, 5)
+    train(nlp, examples, 2)
+    assert (a.listening_components, b.listening_components) == (["tagger"], ["tagger2"])
+    # Each listener reads the vectors of its own component
+    doc = nlp(examples[0].text)
+    for elmo, name in ((a, "tagger"), (b, "tagger2")):
+        model = nlp.get_pipe(name).model
+        listener = model.get_ref("tok2vec").get_ref("listener")
+        wanted = elmo.predict([doc])[0]
+        np.testing.assert_allclose(
+            listener.predict([doc])[0], wanted, rtol=1e-5, atol=1e-6
+        )
+        assert mix_of(nlp.get_pipe(name)).get_dim("nO") == wanted.shape[2]
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    texts = [eg.text for eg in examples]
+    for doc, again in zip(nlp.pipe(texts), loaded.pipe(texts)):
+        assert doc.to_json() == again.to_json()
+        np.testing.assert_allclose(again._.elmo, doc._.elmo, rtol=1e-5, atol=1e-6)
+    # The vectors of b are not taken for those of a
+    nlp.disable_pipe("a")
+    with pytest.raises(ValueError, match="ELMO031.*'a'"):
+        nlp.update(examples)
+
+
+def test_vectors_of_other_weights_are_an_error(trained, other_weights, bilm_config):
+    trained.remove_pipe("elmo")
+    config = {"model": bilm_config(other_weights)}
+    trained.add_pipe("elmo", config=config, first=True)
+    with pytest.raises(ValueError, match=r"ELMO033.*\(6, 2, 8\).* 3 layers.* 12"):
+        trained("She made a big play.")
+
+
+@pytest.mark.parametrize("upstream", ["elmo", "*"])
+def test_a_renamed_elmo_is_heard(nlp, upstream, tmp_path):
+    tagger = add_task(nlp, "tagger", upstream=upstream)
+    examples = make_examples(nlp, 5)
+    optimizer, _ = train(nlp, examples, 2)
+    wanted = scores_of(nlp, "tagger")
+    nlp.rename_pipe("elmo", "bilm")
+    np.testing.assert_allclose(scores_of(nlp, "tagger"), wanted, rtol=1e-4)
+    before = s_of(tagger)
+    nlp.update(examples, sgd=optimizer)
+    assert not np.array_equal(s_of(tagger), before)
+    wanted = scores_of(nlp, "tagger")
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    np.testing.assert_allclose(scores_of(loaded, "tagger"), wanted, rtol=1e-4)
+
+
+def test_a_renamed_listening_component_is_known_by_its_new_name(trained):
+    trained.rename_pipe("tagger", "pos_tagger")
+    elmo = trained.get_pipe("elmo")
+    assert sorted(elmo.listening_components) == ["ner", "pos_tagger"]
+    trained.update(make_examples(trained))
+
+
+@pytest.mark.parametrize("name", ["tagger", "ner"])
+@pytest.mark.parametrize("keep_elmo", [True, False])
+def test_replaced_listeners_predict_the_same_and_load(
+    trained, name, keep_elmo, tmp_path
+):
+    path = LISTENER["nested" if name == "ner" else "listener"]
+    texts = [eg.text for eg in make_examples(trained)]
+    wanted = [doc.to_json() for doc in trained.pipe(texts)]
+    s = s_of(trained.get_pipe(name))
+    trained.replace_listeners("elmo", name, [path])
+    assert name not in trained.get_pipe("elmo").listening_components
+    if not keep_elmo:
+        other = {"tagger": "ner", "ner": "tagger"}[name]
+        trained.replace_listeners(
+            "elmo", other, [LISTENER["nested" if other == "ner" else "listener"]]
+        )
+        trained.remove_pipe("elmo")
+    config = trained.config["components"][name]
+    for key in path.split("."):
+        config = config[key]
+    assert config["@architectures"] == "spacy_elmo.ELMo.v1"
+    assert config["dropout"] == 0.1 and "upstream" not in config
+    assert [doc.to_json() for doc in trained.pipe(texts)] == wanted
+    trained.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    assert [doc.to_json() for doc in loaded.pipe(texts)] == wanted
+    np.testing.assert_array_equal(s_of(loaded.get_pipe(name)), s)
+    # It can go on learning, of the mix that it had
+    before = s_of(loaded.get_pipe(name))
+    loaded.update(make_examples(loaded), sgd=loaded.resume_training())
+    assert not np.array_equal(s_of(loaded.get_pipe(name)), before)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_sourced_components_predict_the_same(trained, replace, tmp_path):
+    texts = [eg.text for eg in make_examples(trained)]
+    wanted = [[token.tag_ for token in doc] for doc in trained.pipe(texts)]
+    trained.to_disk(tmp_path / "source")
+    source = spacy.load(tmp_path / "source")
+    nlp = spacy.blank("xx")
+    if replace:
+        source.replace_listeners("elmo", "tagger", ["model.tok2vec"])
+    else:
+        nlp.add_pipe("elmo", source=source)
+    nlp.add_pipe("tagger", source=source)
+    for pipeline in (nlp, None):
+        if pipeline is None:
+            nlp.to_disk(tmp_path / "saved")
+            pipeline = spacy.load(tmp_path / "saved")
+        found = [[token.tag_ for token in doc] for doc in pipeline.pipe(texts)]
+        assert found == wanted
+        assert pipeline.pipe_names == ["tagger"] if replace else ["elmo", "tagger"]
+
+
+@pytest.mark.parametrize(
+    "elmo, tagger, overrides",
+    [
+        (None, None, {"training.frozen_components": ["elmo"]}),
+        (None, None, {"training.annotating_components": ["elmo"]}),
+        ("sourced", None, {}),
+        ("sourced", None, {"training.frozen_components": ["elmo"]}),
+        ("sourced", "sourced", {"training.frozen_components": ["elmo", "tagger"]}),
+        ("sourced", "sourced", {}),
+        (None, "replaced", {}),
+    ],
+)
+def test_spacy_train_with_frozen_annotating_and_sourced_components(
+    trained, elmo, tagger, overrides, bilm_config, tmp_path
+):
+    (tmp_path / "out").mkdir()
+    trained.to_disk(tmp_path / "source")
+    docs = spacy.tokens.DocBin(docs=[eg.reference for eg in make_examples(trained)])
+    docs.to_disk(tmp_path / "train.spacy")
+    config = spacy.util.load_config(ROOT / "configs" / "ner_tagger.cfg")
+    config["nlp"]["lang"] = "xx"
+    config["components"]["elmo"]["model"] = bilm_config()
+    sourced = {"source": str(tmp_path / "source")}
+    if elmo:
+        config["components"]["elmo"] = sourced
+    if tagger:
+        config["components"]["tagger"] = sourced
+    if tagger == "replaced":
+        config["components"]["tagger"]["replace_listeners"] = ["model.tok2vec"]
+    data = str(tmp_path / "train.spacy")
+    overrides = {
+        **overrides, "paths.train": data, "paths.dev": data,
+        "training.max_steps": 3, "training.eval_frequency": 2,
+    }  # fmt: skip
+    config = config.merge(spacy.util.dot_to_dict(overrides))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*ELMO.*")
+        nlp = spacy.training.initialize.init_nlp(config)
+        gammas = [get_mix(mix_of(nlp.get_pipe("ner")))[1]]
+        before = scores_of(nlp, "tagger")
+        nlp, _ = spacy.training.loop.train(nlp, tmp_path / "out")
+    gammas.append(get_mix(mix_of(nlp.get_pipe("ner")))[1])
+    # gamma started from a sample, not from zeros, and moved
+    assert gammas[0] != 1.0 and gammas[0] != gammas[1]
+    frozen = "tagger" in overrides.get("training.frozen_components", [])
+    assert np.array_equal(scores_of(nlp, "tagger"), before) or not frozen
+    loaded = spacy.load(tmp_path / "out" / "model-last")
+    doc = loaded("She made a play in May.")
+    assert doc[3]._.elmo.shape == (3, 12)
+    assert all(token.tag_ for token in doc)

@@ -1,0 +1,85 @@
+import json
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+
+import pytest
+import typer
+
+import spacy_elmo
+
+try:
+    METADATA = distribution("spacy-elmo")
+    ENTRY_POINTS = [
+        pytest.param(entry, id=f"{entry.group}:{entry.name}")
+        for entry in METADATA.entry_points
+    ]
+except PackageNotFoundError:
+    pytest.skip("spacy-elmo is not installed", allow_module_level=True)
+
+HEAVY = ("torch", "h5py", "matplotlib")
+
+
+def modules_after(code):
+    """The names of the modules that are loaded once a fresh Python has run it."""
+    report = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
+    command = [sys.executable, "-W", "error", "-c", code + report]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_metadata():
+    assert METADATA.version == spacy_elmo.__version__
+    assert METADATA.metadata["Requires-Python"] == ">=3.10"
+    required = [r for r in METADATA.requires or [] if "extra ==" not in r]
+    names = {"spacy", "thinc", "torch", "srsly", "catalogue", "numpy", "h5py"}
+    assert {r.split(">")[0].split("<")[0] for r in required} == names
+
+
+@pytest.mark.parametrize("entry", ENTRY_POINTS)
+def test_entry_points(entry):
+    found = entry.load()
+    if entry.group == "spacy_cli":
+        assert isinstance(found, typer.Typer)
+    else:
+        assert callable(found)
+
+
+def test_all_registered_names_have_an_entry_point():
+    assert {(entry.group, entry.name) for entry in METADATA.entry_points} == {
+        ("spacy_factories", "elmo"),
+        ("spacy_architectures", "spacy_elmo.BiLM.v1"),
+        ("spacy_architectures", "spacy_elmo.ELMo.v1"),
+        ("spacy_architectures", "spacy_elmo.ELMoListener.v1"),
+        ("spacy_architectures", "spacy_elmo.EmbedWithELMo.v1"),
+        ("spacy_misc", "spacy_elmo.segment_sentences.v1"),
+        ("spacy_misc", "spacy_elmo.segment_docs.v1"),
+        ("spacy_cli", "elmo"),
+        ("spacy_elmo_weights", "en_elmo_sm"),
+    }
+
+
+def test_import_is_light():
+    modules = modules_after("import spacy_elmo")
+    assert not {*HEAVY, "spacy", "thinc", "numpy"}.intersection(modules)
+
+
+def test_a_blank_pipeline_imports_nothing_of_ours_that_costs():
+    # spaCy and thinc may import torch themselves.
+    others = set(modules_after("import spacy, spacy.cli, thinc.api"))
+    modules = set(modules_after("import spacy; spacy.blank('en')"))
+    assert not set(HEAVY).intersection(modules - others)
+    ours = {name for name in modules if name.startswith("spacy_elmo.")}
+    assert "spacy_elmo.pipeline.factory" in ours
+    for part in ("bilm", "layers", "pretraining", "pipeline.elmo"):
+        assert f"spacy_elmo.{part}" not in ours
+
+
+def test_files_that_travel_with_the_package():
+    files = [str(file).replace("\\", "/") for file in METADATA.files or []]
+    if not any(file.endswith("spacy_elmo/__init__.py") for file in files):
+        pytest.skip("an editable install has no files of its own")
+    assert "spacy_elmo/py.typed" in files
+    for name in ("options.json", "weights.hdf5", "vocab.txt", "README.md"):
+        assert f"spacy_elmo/weights/en_elmo_sm/{name}" in files
