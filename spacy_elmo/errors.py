@@ -56,9 +56,7 @@ class Errors:
         "[ELMO020] The state given has {found} rows, but there are {wanted} "
         "sentences. Pass the state back with as many sentences as it came from."
     )
-    E021 = (
-        "[ELMO021] Unknown precision '{precision}': use 'float32' or 'bfloat16'."
-    )
+    E021 = "[ELMO021] Unknown precision '{precision}': use 'float32' or 'bfloat16'."
     E022 = (
         "[ELMO022] Sentence {i} is a {type}, but encode takes lists of words. Split "
         "it into words first, for instance by spaCy's tokenizer."
@@ -119,7 +117,7 @@ class Errors:
     E053 = (
         "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}). The words of "
         "the batch are in {dump}. Lower 'learn_rate' or 'grad_clip', or use "
-        "precision = \"float32\", and start again: the run goes on from its last "
+        'precision = "float32", and start again: the run goes on from its last '
         "checkpoint."
     )
     E054 = (
@@ -148,9 +146,7 @@ class Errors:
         "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "
         "pipeline trained with spacy_elmo.ELMoListener.v1 or spacy_elmo.ELMo.v1."
     )
-    E081 = (
-        "[ELMO081] --plot needs matplotlib ({reason}): pip install spacy-elmo[plot]"
-    )
+    E081 = "[ELMO081] --plot needs matplotlib ({reason}): pip install spacy-elmo[plot]"
 
 
 class Warnings:
@@ -160,9 +156,7 @@ class Warnings:
         "missing from the pipeline?"
     )
     W002 = (
-        "[ELMOW002] precision = \"bfloat16\" is slower than float32 on this machine "
+        '[ELMOW002] precision = "bfloat16" is slower than float32 on this machine '
         "(no {what}): using float32."
     )
-    W003 = (
-        "[ELMOW003] {problem} Going on from {path} instead, at step {step}."
-    )
+    W003 = "[ELMOW003] {problem} Going on from {path} instead, at step {step}."
