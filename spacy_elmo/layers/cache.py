@@ -1,5 +1,5 @@
 from threading import Lock
-from typing import Dict, List
+from typing import Dict, List, Sequence
 
 import numpy as np
 import torch
@@ -7,16 +7,15 @@ from torch import Tensor
 
 from ..bilm import BiLM
 from ..bilm.characters import BOS, EOS
-from ..bilm.model import BOS_ROW, EOS_ROW
 
 
 class WordCache:
     """Token vectors of words, which depend on nothing but the word: each is encoded
     once for as long as it stays here. Full, the cache starts anew with the words of
-    the batch at hand; the frequent ones are back at once. Safe under threads.
+    the batch at hand; the frequent ones are back at once. Safe under threads: a row
+    that was written never changes.
 
-    max_bytes (int): Size of the vectors kept between calls. A batch with more
-        distinct words than that is encoded all the same.
+    max_bytes (int): Size of the vectors kept between calls.
     """
 
     def __init__(self, max_bytes: int):
@@ -28,38 +27,47 @@ class WordCache:
         self._rows: Dict[str, int] = {}
         self._table = torch.empty(0, 0)
 
-    def lookup(self, bilm: BiLM, words: List[str]) -> Tensor:
-        """The token vectors of distinct words, behind those of <S> and </S>.
+    @torch.no_grad()
+    def lookup(self, bilm: BiLM, words: Sequence[str]) -> Tensor:
+        """The token vectors of words, behind those of <S> and </S>.
 
         RETURNS (Floats2d): Shape (2 + n_words, projection).
         """
         wanted = [BOS, EOS, *words]
         with self._lock:
-            rows, table = self._rows, self._table
-        new = [word for word in wanted if word not in rows]
-        if new:
-            encoded = bilm.encode_words(list(dict.fromkeys(new)))
-            rows, table = self._add(rows, table, new, encoded)
-        index = np.fromiter((rows[word] for word in wanted), np.int64, len(wanted))
-        found: Tensor = table[torch.from_numpy(index).to(table.device)]
-        assert (BOS_ROW, EOS_ROW) == (0, 1)
+            table = self._table
+            rows = np.array([self._rows.get(word, -1) for word in wanted])
+        is_new = rows < 0
+        if not is_new.any():
+            return table[torch.from_numpy(rows)]
+        new = [wanted[i] for i in np.flatnonzero(is_new)]
+        encoded = bilm.encode_words(new)
+        found = encoded.new_empty(len(wanted), encoded.shape[1])
+        found[torch.from_numpy(is_new)] = encoded
+        if not is_new.all():
+            found[torch.from_numpy(~is_new)] = table[torch.from_numpy(rows[~is_new])]
+        self._keep(new, encoded)
         return found
 
-    def _add(
-        self, rows: Dict[str, int], table: Tensor, new: List[str], encoded: Tensor
-    ) -> "tuple[Dict[str, int], Tensor]":
-        """A table with more words. Tables in use elsewhere are never written to."""
-        rows = dict(rows)
-        for word in new:
-            rows.setdefault(word, len(rows))
-        table = encoded if not len(table) else torch.cat([table, encoded])
-        if table.element_size() * table.nelement() <= self.max_bytes:
-            with self._lock:
-                self._rows, self._table = rows, table
-        else:
-            with self._lock:
-                self._rows, self._table = {}, table.new_empty(0, 0)
-        return rows, table
+    def _keep(self, words: List[str], vectors: Tensor) -> None:
+        width = vectors.shape[1]
+        capacity = self.max_bytes // (width * vectors.element_size())
+        with self._lock:
+            fresh = {w: i for i, w in enumerate(words) if w not in self._rows}
+            if len(self._rows) + len(fresh) > capacity:
+                self._rows, self._table = {}, vectors.new_empty(0, width)
+                fresh = {w: i for i, w in enumerate(words)}
+                if len(fresh) > capacity:
+                    return
+            start, end = len(self._rows), len(self._rows) + len(fresh)
+            if end > len(self._table):
+                # Doubled, so that a stream of new words costs no copy for each.
+                grown = vectors.new_empty(min(capacity, max(end, 2 * start)), width)
+                if start:
+                    grown[:start] = self._table[:start]
+                self._table = grown
+            self._table[start:end] = vectors[list(fresh.values())]
+            self._rows.update(zip(fresh, range(start, end)))
 
     # Nothing of it travels with a pickled or copied pipeline.
     def __getstate__(self) -> Dict[str, int]:

@@ -123,7 +123,7 @@ def test_the_word_cache_is_bounded_and_right_when_it_overflows(
         docs = random_docs(5, seed)
         assert_all_close(small.predict(docs), layer.predict(docs))
         used.add(cache._table.nelement() * cache._table.element_size())
-        assert len(cache._rows) == len(cache._table)
+        assert len(cache._rows) <= len(cache._table)
     assert max(used) <= cache_mb * 2**20
     assert bool(cache_mb) == (max(used) > 0)
 
