@@ -9,6 +9,9 @@ from spacy.tokens import Doc, Span, Token
 from ..errors import Errors
 
 NAME = "elmo"
+# Where spaCy keeps the value of an extension without a getter, so that the array is
+# serialized with the Doc. The getter is there to check its length.
+KEY = ("._.", NAME, None, None)
 # Which component it was, should there be several: a key of doc.user_data.
 COMPONENT = "elmo_component"
 
@@ -19,7 +22,7 @@ Floats3d = npt.NDArray[np.float32]
 def install_extensions() -> None:
     """Register the extensions, unless they are there."""
     if not Doc.has_extension(NAME):
-        Doc.set_extension(NAME, default=None)
+        Doc.set_extension(NAME, getter=get_layers, setter=_set_array)
     if not Span.has_extension(NAME):
         Span.set_extension(NAME, getter=get_span_layers)
     if not Token.has_extension(NAME):
@@ -33,15 +36,22 @@ def get_layers(doc: Doc) -> Optional[Floats3d]:
     RAISES (ValueError): If the Doc was retokenized since: its rows would be those of
         other tokens.
     """
-    layers: Optional[Floats3d] = doc._.get(NAME) if Doc.has_extension(NAME) else None
+    layers: Optional[Floats3d] = doc.user_data.get(KEY)
     if layers is not None and len(layers) != len(doc):
         raise ValueError(Errors.E030.format(found=len(layers), wanted=len(doc)))
     return layers
 
 
 def set_layers(doc: Doc, layers: Floats3d, component: str) -> None:
-    doc._.set(NAME, layers)
+    _set_array(doc, layers)
     doc.user_data[COMPONENT] = component
+
+
+def _set_array(doc: Doc, layers: Optional[Floats3d]) -> None:
+    if layers is None:
+        doc.user_data.pop(KEY, None)
+    else:
+        doc.user_data[KEY] = layers
 
 
 def is_set_by(doc: Doc, component: str) -> bool:

@@ -1,3 +1,5 @@
+"""What a listener remembers of the pipeline around it."""
+
 import weakref
 from typing import Any, Callable, Dict, Optional
 
@@ -27,6 +29,12 @@ class WeakLink:
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.connect(None)
+
+
+class Flag:
+    """Something that has happened here, and is not saved with a model."""
+
+    is_set = False
 
 
 def _nothing() -> None:

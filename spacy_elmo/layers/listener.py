@@ -7,7 +7,7 @@ from thinc.types import Floats3d
 
 from ..errors import Errors, Warnings
 from .extensions import get_layers, is_set_by
-from .link import WeakLink
+from .link import Flag, WeakLink
 
 InT = List[Doc]
 OutT = List[Floats3d]
@@ -36,7 +36,7 @@ def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
             SENTINEL: True,
             "upstream": upstream,
             "component": WeakLink(),
-            "has_warned": False,
+            "warned": Flag(),
         },
     )
 
@@ -106,8 +106,8 @@ def _to_ops(model: Model[Any, Any], doc: Doc, layers: Optional[Any]) -> Floats3d
 
 
 def _warn_once(model: Model[Any, Any]) -> None:
-    if not model.attrs["has_warned"]:
-        model.attrs["has_warned"] = True
+    if not model.attrs["warned"].is_set:
+        model.attrs["warned"].is_set = True
         warnings.warn(
             Warnings.W001.format(upstream=model.attrs["upstream"]), stacklevel=2
         )

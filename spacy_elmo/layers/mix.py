@@ -171,7 +171,9 @@ def initialize(
     model.set_param("delta", ops.alloc1f(1))
     model.attrs["gamma_0"] = 1.0
     s, _ = get_mix(model)
-    if X and not model.attrs["layer_norm"]:
+    if X:
+        if model.attrs["layer_norm"]:
+            X = [_layer_norm(xp, x)[0] for x in X]
         squares = sum(float(xp.square(xp.matmul(s, x)).sum()) for x in X)
         # Zero rows are white space: they say nothing about the scale.
         n = sum(int((xp.abs(x).sum(axis=(1, 2)) > 0).sum()) for x in X)

@@ -74,7 +74,7 @@ def punctuation_starts(doc: Doc) -> List[int]:
     starts = [0]
     orths = doc.to_array(ORTH).tolist()
     for i in [i + 1 for i, orth in enumerate(orths) if orth in _TERMINAL]:
-        while i < len(doc) and _closes(doc, i):
+        while i < len(doc) and _closes(doc, i, starts[-1]):
             i += 1
         if starts[-1] < i < len(doc):
             starts.append(i)
@@ -84,14 +84,22 @@ def punctuation_starts(doc: Doc) -> List[int]:
     return starts
 
 
-def _closes(doc: Doc, i: int) -> bool:
+def _closes(doc: Doc, i: int, start: int) -> bool:
+    """Whether a token behind terminal punctuation still belongs to the sentence that
+    began at `start`.
+    """
     token = doc[i]
     if token.is_space:
         return True
     # Straight quotes are both left and right.
     if not token.is_punct or (token.is_left_punct and not token.is_right_punct):
         return False
-    # A straight quote opens if it hangs on the word after it and not on what is
-    # before. A Doc made of words alone has spaces on both sides.
-    opens = token.is_quote and doc[i - 1].whitespace_ and not token.whitespace_
-    return not opens
+    if not token.is_left_punct or not doc[i - 1].whitespace_:
+        return True
+    if not token.whitespace_:
+        # It hangs on the word after it, and not on what is before.
+        return False
+    # A Doc made of words alone has spaces on both sides of a straight quote: it closes
+    # if one was opened.
+    n_before = sum(t.orth == token.orth for t in doc[start:i])
+    return n_before % 2 == 1

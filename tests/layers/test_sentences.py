@@ -51,8 +51,8 @@ def test_the_rule_cuts_after_terminal_punctuation_and_what_closes_it(text):
 @pytest.mark.parametrize(
     "words, spaces, wanted",
     [
-        # Words alone do not tell which way a straight quote looks
-        ('Go . " Then ( No . ) " Yes', None, ['Go . " ', 'Then ( No . ) " ', "Yes "]),
+        # Which way a straight quote looks is told by those before it.
+        ('Go . " Then ( No . ) " Yes', None, ["Go . ", '" Then ( No . ) " ', "Yes "]),
         ("`` Go . '' `` No . ''", None, ["`` Go . '' ", "`` No . '' "]),
         ("日本 。 東京 。", [False] * 4, ["日本。", "東京。"]),
     ],

@@ -81,7 +81,7 @@ def test_after_retokenization_there_is_an_error_and_no_neighbours_vector(nlp):
     doc = nlp(TEXT)
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[5:7])
-    for part in (doc[5], doc[0:2]):
+    for part in (doc, doc[5], doc[0:2]):
         with pytest.raises(ValueError, match="ELMO030.* 10 rows.* 9 tokens"):
             _ = part._.elmo
     doc._.elmo = None

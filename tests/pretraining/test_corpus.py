@@ -51,7 +51,7 @@ def test_words_with_odd_characters_survive(make_corpus):
 def test_a_share_of_the_documents_gets_ascii_quotes(make_corpus):
     text = "\u201cso\u2019\n\n" * 5
     corpus = make_corpus(text, settings={"ascii_quotes": 0.4})
-    plain = [words_of(corpus, i).startswith('"so\'') for i in range(5)]
+    plain = [words_of(corpus, i).startswith("\"so'") for i in range(5)]
     assert plain == [False, False, True, False, True]
 
 
@@ -80,9 +80,7 @@ def test_the_cache_is_reused_until_something_changes(
 
 def test_caches_of_earlier_versions_stay_readable():
     key = fingerprint([], Recipe({"lang": "en"}, CorpusSettings(n_process=3)))
-    assert key == (
-        "f6bef562708f9a7bf4d75a080459e0784b5956a0f31c2179d66245305a43512d"
-    )
+    assert key == ("f6bef562708f9a7bf4d75a080459e0784b5956a0f31c2179d66245305a43512d")
 
 
 def test_several_processes_make_the_same_corpus(make_corpus):
