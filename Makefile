@@ -19,6 +19,7 @@ test: $(BIN)/python
 	$(INSTALL) ".[test,lint,plot,zstd]"
 	@status=0; set -x; \
 	$(BIN)/ruff check . || status=1; \
+	$(BIN)/ruff format --check . || status=1; \
 	$(BIN)/mypy || status=1; \
 	$(BIN)/python -W error -c "import spacy_elmo" || status=1; \
 	$(BIN)/pytest || status=1; \

@@ -1,6 +1,6 @@
 """doc._.elmo, span._.elmo and token._.elmo."""
 
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from ..errors import Errors
 NAME = "elmo"
 # Where spaCy keeps the value of an extension without a getter, so that the array is
 # serialized with the Doc. The getter is there to check its length.
-KEY = ("._.", NAME, None, None)
+KEY: Any = ("._.", NAME, None, None)
 # Which component it was, should there be several: a key of doc.user_data.
 COMPONENT = "elmo_component"
 
