@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Dict
 
 import srsly
-import torch
 import typer
 
 from spacy_elmo.about import __version__
@@ -44,6 +43,8 @@ def main(trained: Path, heldout: Path, output: Path) -> None:
         write_vocabulary(Path(folder) / "vocab.txt", words)
         perplexity["untrained"] = evaluate(folder, str(heldout))
     values = describe(settings, bilm, trained, output, len(words))
+    found = perplexity["trained"]
+    values.update(n_tokens=found["n_tokens"], n_unknown=found["n_unknown"])
     card = TEMPLATE.read_text(encoding="utf8").format(**values, **perplexity)
     (output / "README.md").write_text(card, encoding="utf8")
     meta = {
@@ -97,7 +98,7 @@ def machine() -> str:
         if line.startswith("model name")
     ]
     name = names[0] if names else platform.processor()
-    return f"{torch.get_num_threads()} of {os.cpu_count()} cores of an {name}"
+    return f"{name}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":
