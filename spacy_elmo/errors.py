@@ -141,6 +141,10 @@ class Errors:
         "{steps}), 'training.softmax.n_samples' (now {n_samples}) or "
         "'vocabulary.max_size'; for a new run also 'training.rows' (now {rows})."
     )
+    E060 = (
+        "[ELMO060] [model] is not that of {path}: {what}. Give its geometry, which "
+        "'spacy elmo info' prints."
+    )
     # Command line
     E080 = (
         "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "

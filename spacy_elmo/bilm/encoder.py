@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .char_conv import convolve_and_pool
 from .characters import PADDING
 from .options import N_CHARACTERS, CharCNNOptions
 
@@ -11,6 +12,7 @@ from .options import N_CHARACTERS, CharCNNOptions
 # group ends, and the words in a block, which bounds the memory of the responses.
 LENGTHS = (3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 26, 34)
 BLOCK_WORDS = 256
+CHUNK_WORDS = 256
 
 
 class CharacterEncoder(nn.Module):
@@ -31,6 +33,7 @@ class CharacterEncoder(nn.Module):
         n, d = options.n_filters, options.embedding_dim
         self.options = options
         self.widest = max(w for w, _ in options.filters)
+        self.window = options.max_characters_per_token
         self.char_embed = nn.Parameter(torch.empty(N_CHARACTERS, d))
         self.conv_weight = nn.ParameterList(
             torch.empty(n_w, d, w) for w, n_w in options.filters
@@ -49,48 +52,38 @@ class CharacterEncoder(nn.Module):
         RETURNS (Floats2d): Shape (n_words, projection).
         """
         pooled = self.convolve(char_ids)  # (n_words, n_filters)
+        n_words = len(pooled)
+        if pooled.requires_grad:
+            # Like numbers of words, for the reason that CHUNK_WINDOWS has.
+            pooled = F.pad(pooled, (0, 0, 0, -n_words % CHUNK_WORDS))
         for highway in self.highways:
             pooled = highway(pooled)
-        return pooled if self.projection is None else self.projection(pooled)
+        if self.projection is not None:
+            pooled = self.projection(pooled)
+        return pooled[:n_words]
 
     def convolve(self, char_ids: Tensor) -> Tensor:
         lengths = (char_ids != PADDING).sum(1)
         order = torch.argsort(lengths, stable=True)
-        blocks = [
-            self._convolve_block(char_ids[rows], longest)
-            for rows, longest in _length_groups(lengths[order], order)
-        ]
-        if not blocks:
+        groups = _length_groups(lengths[order], order)
+        # The windows that begin on a character, and one of pure padding, which every
+        # word has that is not too long for it.
+        widest = self.widest
+        fits = [g for g in groups if g[1] + widest <= self.window]
+        blocks = [char_ids[r, : n + widest - 1].t().long() for r, n in fits]
+        parts = [self._convolve_window(char_ids[r]) for r, _ in groups[len(fits) :]]
+        if blocks:
+            weight = self._joined_weight()
+            padding = self.char_embed[PADDING].repeat(widest) @ weight.flatten(0, 1)
+            pooled = convolve_and_pool(blocks, self.char_embed, weight, padding)
+            parts.insert(0, pooled + torch.cat(list(self.conv_bias)))
+        if not parts:
             return self.char_embed.new_empty(0, self.options.n_filters)
         restore = torch.empty_like(order)
         restore[order] = torch.arange(len(order), device=order.device)
-        return torch.cat(blocks)[restore]
-
-    def _convolve_block(self, char_ids: Tensor, longest: int) -> Tensor:
-        """Convolve and pool words of at most `longest` characters, marks included."""
-        window, widest = self.options.max_characters_per_token, self.widest
-        if longest + widest > window:
-            pooled = self._convolve_window(char_ids)
-        else:
-            # The windows that begin on a character, and one of pure padding, which
-            # every such word has. All filters are one matrix product over windows of
-            # the widest; narrower ones end in zeros.
-            n = len(char_ids)
-            seen = char_ids[:, : longest + widest - 1].long()
-            embedded = F.embedding(seen, self.char_embed)  # (n, seen, d)
-            windows = torch.cat(
-                [embedded[:, k : k + longest] for k in range(widest)], dim=2
-            )  # (n, longest, widest * d)
-            weight = self._joined_weight()  # (widest * d, n_filters)
-            padding = self.char_embed[PADDING].repeat(widest)
-            response = (windows.flatten(0, 1) @ weight).view(n, longest, -1)
-            pooled = torch.maximum(response.max(1).values, padding @ weight)
-            pooled = pooled + torch.cat(list(self.conv_bias))
-        return (
-            torch.relu(pooled)
-            if self.options.activation == "relu"
-            else (torch.tanh(pooled))
-        )
+        pooled = torch.cat(parts)[restore]
+        relu = self.options.activation == "relu"
+        return torch.relu(pooled) if relu else torch.tanh(pooled)
 
     def _convolve_window(self, char_ids: Tensor) -> Tensor:
         """The fixed window as the reference has it, for very long words."""
@@ -102,12 +95,12 @@ class CharacterEncoder(nn.Module):
         return torch.cat(pooled, dim=1)
 
     def _joined_weight(self) -> Tensor:
-        """The filters side by side, shape (widest * d, n_filters)."""
+        """The filters side by side, shape (widest, d, n_filters)."""
         joined = [
             F.pad(weight, (0, self.widest - weight.shape[2])).permute(2, 1, 0)
             for weight in self.conv_weight
         ]  # (widest, d, n) each
-        return torch.cat(joined, dim=2).flatten(0, 1)
+        return torch.cat(joined, dim=2)
 
 
 class Highway(nn.Module):

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from .packing import packed_steps
 
 Cell = Callable[..., Any]
+Pointwise = Callable[[Tensor], Tensor]
 
 
 def lstm_train(
@@ -51,43 +52,74 @@ def lstm_train(
 
 
 def cell_forward(
-    pre: Tensor, bias: Tensor, c_prev: Tensor, keep: Tensor, clip: float
-) -> Tuple[Tensor, ...]:
-    """The pointwise part of one step.
+    i_out: Tensor, f_out: Tensor, o_out: Tensor, j_out: Tensor, m_out: Tensor,
+    c_out: Tensor, c: Tensor, pre: Tensor, bias: Tensor, keep: Tensor, clip: float,
+    sigmoid: Pointwise = torch.sigmoid, tanh: Pointwise = torch.tanh,
+) -> None:  # fmt: skip
+    """The pointwise part of one step. All but `pre` and `bias` have shape (n, dim).
+    What is kept for the backward pass has the dtype of the products, for memory is
+    what a step waits for.
 
+    i_out, f_out, o_out, j_out: Receive sigmoid(i), sigmoid(f), sigmoid(o), tanh(j).
+    m_out, c_out: Receive m_t = sigmoid(o) tanh(c_t) and c_t.
+    c: Holds c_{t-1} and receives c_t.
     pre: [x_t; h_{t-1}] W, shape (n, 4 * dim), gates in the order i, f, o, j.
-    RETURNS: sigmoid(i), sigmoid(f), sigmoid(o), tanh(j), c_t and
-        m_t = sigmoid(o) tanh(c_t), shape (n, dim) each.
     """
     i, f, o, j = (pre.float() + bias).chunk(4, dim=1)
-    i, f, o, j = torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o), _tanh(j)
-    c = torch.clamp(f * (c_prev * keep) + i * j, -clip, clip)
-    low = pre.dtype
-    return i.to(low), f.to(low), o.to(low), j.to(low), c, (o * _tanh(c)).to(low)
+    i, f, o, j = sigmoid(i), sigmoid(f), sigmoid(o), tanh(j)
+    c_t = torch.clamp(f * (c * keep) + i * j, -clip, clip)
+    i_out.copy_(i)
+    f_out.copy_(f)
+    o_out.copy_(o)
+    j_out.copy_(j)
+    m_out.copy_(o * tanh(c_t))
+    c_out.copy_(c_t)
+    c.copy_(c_t)
 
 
 def cell_backward(
     i: Tensor, f: Tensor, o: Tensor, j: Tensor, c: Tensor, c_prev: Tensor,
     keep: Tensor, clip: float, dm: Tensor, dc: Tensor,
-) -> Tuple[Tensor, Tensor]:  # fmt: skip
+    tanh: Pointwise = torch.tanh,
+) -> None:  # fmt: skip
     """The gradient of `cell_forward`.
 
-    dm: Gradient of m_t. dc: Gradient of c_t that comes from the step after.
-    RETURNS: The gradient of `pre`, (n, 4 * dim), and that of c_{t-1}, (n, dim).
+    i, f, o, j: The gates; receive their gradients, those of the parts of `pre`.
+    dm: Gradient of m_t.
+    dc: The gradient of c_t that comes from the step after; receives that of c_{t-1}.
     """
-    low = i.dtype
-    i, f, o, j, dm = i.float(), f.float(), o.float(), j.float(), dm.float()
-    tanh_c = _tanh(c)
-    dc = torch.where(c.abs() < clip, dc + dm * o * (1 - tanh_c * tanh_c), 0.0)
-    di, df = dc * j * i * (1 - i), dc * (c_prev * keep) * f * (1 - f)
-    do, dj = dm * tanh_c * o * (1 - o), dc * i * (1 - j * j)
-    d_pre = torch.cat([di.to(low), df.to(low), do.to(low), dj.to(low)], dim=1)
-    return d_pre, dc * f * keep
+    i_, f_, o_, j_ = i.float(), f.float(), o.float(), j.float()
+    tanh_c = tanh(c.float())
+    d_m = dm.float()
+    d_c = dc + d_m * o_ * (1 - tanh_c * tanh_c)
+    d_c = torch.where(c.float().abs() < clip, d_c, 0.0)
+    di, df = d_c * j_ * i_ * (1 - i_), d_c * (c_prev.float() * keep) * f_ * (1 - f_)
+    do, dj = d_m * tanh_c * o_ * (1 - o_), d_c * i_ * (1 - j_ * j_)
+    dc.copy_(d_c * f_ * keep)
+    i.copy_(di)
+    f.copy_(df)
+    o.copy_(do)
+    j.copy_(dj)
 
 
-def _tanh(x: Tensor) -> Tensor:
-    # torch.compile vectorises the sigmoid on CPUs, but not the tanh.
-    return 2 * torch.sigmoid(2 * x) - 1
+def rational_tanh(x: Tensor) -> Tensor:
+    """tanh within 3e-7, the minimax quotient that Eigen uses: torch.compile makes
+    vector instructions of it, where an exponential costs several times as much.
+    """
+    x = torch.clamp(x, -7.9, 7.9)
+    x2 = x * x
+    p = x2 * -2.76076847742355e-16 + 2.00018790482477e-13
+    for a in (-8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05,
+              6.37261928875436e-04, 4.89352455891786e-03):  # fmt: skip
+        p = p * x2 + a
+    q = x2 * 1.19825839466702e-06 + 1.18534705686654e-04
+    for a in (2.26843463243900e-03, 4.89352518554385e-03):
+        q = q * x2 + a
+    return x * p / q
+
+
+def rational_sigmoid(x: Tensor) -> Tensor:
+    return 0.5 + 0.5 * rational_tanh(0.5 * x)
 
 
 _cells: Tuple[Cell, Cell] = (cell_forward, cell_backward)
@@ -98,7 +130,14 @@ def compile_cells() -> None:
     C++ compiler on CPUs; pays from some hundred steps on.
     """
     global _cells
-    _cells = (torch.compile(cell_forward), torch.compile(cell_backward))
+
+    def forward(*args: Any) -> None:
+        cell_forward(*args, rational_sigmoid, rational_tanh)
+
+    def backward(*args: Any) -> None:
+        cell_backward(*args, rational_tanh)
+
+    _cells = (torch.compile(forward), torch.compile(backward))
 
 
 class _LSTM(torch.autograd.Function):
@@ -119,30 +158,29 @@ class _LSTM(torch.autograd.Function):
         ones = x.new_ones(max(batch_sizes, default=0), 1)
         xh = torch.empty(N, x.shape[1] + P, dtype=dtype, device=x.device)
         xh[:, : x.shape[1]] = x
-        gates: List[Tuple[Tensor, ...]] = [()] * len(batch_sizes)
-        cells: List[Tensor] = [c0] * len(batch_sizes)
-        m = torch.empty(N, H, dtype=dtype, device=x.device)
+        new = xh.new_empty
+        gates = [new(N, H) for _ in range(4)]
+        cells, m = new(N, H), new(N, H)
         y = torch.empty(N, P, dtype=torch.float32, device=x.device)
         h, c = h0.float().clone(), c0.float().clone()
         forward_cell = _cells[0]
-        for s, (t, lo, hi) in enumerate(steps):
+        for _, lo, hi in steps:
             n = hi - lo
             k = ones[:n] if keep is None else keep[lo:hi]
             torch.mul(h[:n], k, out=h[:n])
             xh[lo:hi, x.shape[1] :] = h[:n]
-            c_prev = _previous(cells, c0, steps, s)
-            *gates[t], cells[t], m_t = forward_cell(xh[lo:hi] @ w, b, c_prev, k, clip)
-            m[lo:hi] = m_t
-            if s + 1 == len(steps) or batch_sizes[steps[s + 1][0]] < n:
-                c[:n] = cells[t]
+            m_t = m[lo:hi]
+            forward_cell(
+                *(gate[lo:hi] for gate in gates), m_t, cells[lo:hi], c[:n],
+                xh[lo:hi] @ w, b, k, clip,
+            )  # fmt: skip
             h_t = m_t if w_proj is None else m_t @ w_proj
             y[lo:hi] = h_t
             if w_proj is not None and proj_clip is not None:
                 y[lo:hi].clamp_(-proj_clip, proj_clip)
             h[:n] = y[lo:hi]
-        ctx.save_for_backward(c0, w, w_proj, keep, xh, m, y)
-        ctx.gates, ctx.cells = gates, cells
-        ctx.steps, ctx.clips = steps, (clip, proj_clip)
+        ctx.save_for_backward(c0, w, w_proj, keep, xh, m, y, cells)
+        ctx.gates, ctx.steps, ctx.clips = gates, steps, (clip, proj_clip)
         ctx.input_width = x.shape[1]
         ctx.mark_non_differentiable(h, c)
         return y, h, c
@@ -150,10 +188,11 @@ class _LSTM(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor, dh_last: Tensor, dc_last: Tensor) -> Any:
-        c0, w, w_proj, keep, xh, m, y = ctx.saved_tensors
+        c0, w, w_proj, keep, xh, m, y, cells = ctx.saved_tensors
+        # The gradients of the gates take their place, and so this runs only once.
+        gates, ctx.gates = ctx.gates, None
         clip, proj_clip = ctx.clips
         N, D, H = y.shape[0], ctx.input_width, c0.shape[1]
-        d_gates = torch.empty(N, 4 * H, dtype=w.dtype, device=w.device)
         d_proj = torch.empty(N, y.shape[1], dtype=w.dtype, device=w.device)
         dx = torch.empty(N, D, dtype=dy.dtype, device=dy.device)
         n_rows = c0.shape[0]
@@ -161,9 +200,9 @@ class _LSTM(torch.autograd.Function):
         dc = torch.zeros(n_rows, H, device=dy.device)
         ones = dy.new_ones(n_rows, 1)
         backward_cell = _cells[1]
-        w_t = w.t()
+        w_gates = [part.t() for part in w.chunk(4, dim=1)]
         for s in range(len(ctx.steps) - 1, -1, -1):
-            t, lo, hi = ctx.steps[s]
+            _, lo, hi = ctx.steps[s]
             n = hi - lo
             k = ones[:n] if keep is None else keep[lo:hi]
             dy_t = dy[lo:hi] + dh[:n]
@@ -171,25 +210,28 @@ class _LSTM(torch.autograd.Function):
                 dy_t.masked_fill_(y[lo:hi].abs() >= proj_clip, 0.0)
             d_proj[lo:hi] = dy_t
             dm = d_proj[lo:hi] if w_proj is None else d_proj[lo:hi] @ w_proj.t()
-            c_prev = _previous(ctx.cells, c0, ctx.steps, s)
-            d_pre, dc_prev = backward_cell(
-                *ctx.gates[t], ctx.cells[t], c_prev, k, clip, dm, dc[:n]
-            )
-            d_gates[lo:hi] = d_pre
-            dc[:n] = dc_prev
-            dxh = d_pre @ w_t
+            d_gates = [gate[lo:hi] for gate in gates]
+            backward_cell(
+                *d_gates, cells[lo:hi], _previous(cells, c0, ctx.steps, s), k, clip,
+                dm, dc[:n],
+            )  # fmt: skip
+            dxh = (d_gates[0] @ w_gates[0]).float()
+            for d_gate, w_gate in zip(d_gates[1:], w_gates[1:]):
+                dxh += d_gate @ w_gate
             dx[lo:hi] = dxh[:, :D]
             torch.mul(dxh[:, D:], k, out=dh[:n])
-        d_weight = (xh.t() @ d_gates).float()
-        # A product, because a sum over bfloat16 would first copy it to float32.
-        d_bias = (d_gates.new_ones(1, N) @ d_gates)[0].float()
+        # Transposed beforehand, and with the input of the bias as the last row: one
+        # fast product a gate.
+        xh1 = xh.new_ones(xh.shape[1] + 1, N)
+        xh1[:-1] = xh.t()
+        d_both = torch.cat([xh1 @ d_gate for d_gate in gates], dim=1).float()
         d_projection = None if w_proj is None else (m.t() @ d_proj).float()
         nothing = (None,) * 6
-        return (dx, None, None, d_weight, d_bias, d_projection, *nothing)
+        return (dx, None, None, d_both[:-1], d_both[-1], d_projection, *nothing)
 
 
 def _previous(
-    cells: List[Tensor], c0: Tensor, steps: List[Tuple[int, int, int]], s: int
+    cells: Tensor, c0: Tensor, steps: List[Tuple[int, int, int]], s: int
 ) -> Tensor:
     """The cells that the s-th step read: those of the step before, and the initial
     ones of the rows that join at this step.
@@ -197,8 +239,9 @@ def _previous(
     _, lo, hi = steps[s]
     n = hi - lo
     if s == 0:
-        return c0[:n]
-    before = cells[steps[s - 1][0]][:n]
+        return c0[:n].to(cells.dtype)
+    _, lo, hi = steps[s - 1]
+    before = cells[lo : min(hi, lo + n)]
     if before.shape[0] == n:
         return before
-    return torch.cat([before, c0[before.shape[0] : n]])
+    return torch.cat([before, c0[before.shape[0] : n].to(cells.dtype)])

@@ -22,6 +22,13 @@ def pretrain_cli(
         help="Directory for the model, its log and its checkpoints",
         file_okay=False,
     ),
+    init_from: Optional[str] = Opt(
+        None,
+        "--init-from",
+        "-i",
+        help="Trained model to start from, by name or path: adaptation to the text of "
+        "a domain",
+    ),
     code_path: Optional[Path] = Opt(
         None,
         "--code",
@@ -37,6 +44,8 @@ def pretrain_cli(
     same directory was stopped.
     """
     overrides = parse_config_overrides(ctx.args)
+    if init_from is not None:
+        overrides["paths.init_from"] = init_from
     import_code(code_path)
     with plain_errors():
         pretrain(config_path, output_path, overrides=overrides, code_path=code_path)

@@ -24,7 +24,7 @@ PREVIOUS = "checkpoint.previous.pt"
 # often it reports, and what E053 advises to lower.
 FREE = ("max_tokens", "max_epochs", "compile", "eval_steps", "eval_tokens",
         "log_steps", "checkpoint_steps", "grad_clip", "precision")  # fmt: skip
-FREE_OPTIMIZER = ("learn_rate",)
+FREE_OPTIMIZER = ("learn_rate", "decay", "decay_share")
 
 # The state of the LSTMs: by direction, by layer.
 States = List[List[LSTMState]]

@@ -35,6 +35,13 @@ def write_model(
     write_bilm(bilm, output, dtype=dtype, extra=extra)
 
 
+def has_softmax(path: Union[str, Path]) -> bool:
+    """Whether a model was written by `write_model`; the official ones were not."""
+    files = find_files(path)
+    with open_hdf5(files.weights, files.weights_name) as h5:
+        return WEIGHT in h5 and BIAS in h5
+
+
 def read_softmax(path: Union[str, Path], width: int) -> Softmax:
     """Read the softmax of a model that `write_model` wrote.
 

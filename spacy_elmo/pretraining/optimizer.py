@@ -56,7 +56,9 @@ def learn_rate(settings: OptimizerSettings, step: int, n: int) -> float:
     rate, warmup = settings.learn_rate, settings.warmup_steps
     if step < warmup:
         return rate * (step + 1) / warmup
-    done = (step - warmup) / max(1, n - warmup)
+    # The share of the decay that is behind: 0 while the rate stands still.
+    first = max(warmup, n - settings.decay_share * n)
+    done = max(0.0, step - first) / max(1.0, n - first)
     if settings.decay == "cosine":
         return rate * (1 + math.cos(math.pi * done)) / 2
     return rate * (1 - done) if settings.decay == "linear" else rate

@@ -74,6 +74,8 @@ class OptimizerSettings:
     name: "adamw", or "adagrad" as in the paper.
     warmup_steps: Linear warm-up to learn_rate.
     decay: "cosine", "linear" (both to 0 at the last step) or "none".
+    decay_share: The last part of the run, over which the rate decays; before, it
+        stands still, and the run can be prolonged.
     initial_accumulator: Adagrad's; the reference starts from 1.
     """
 
@@ -81,6 +83,7 @@ class OptimizerSettings:
     learn_rate: float = 0.002
     warmup_steps: int = 500
     decay: str = "cosine"
+    decay_share: float = 1.0
     weight_decay: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.99
@@ -94,7 +97,7 @@ class OptimizerSettings:
         _positive(self, section, "learn_rate")
         _at_least(0, self, section, "warmup_steps", "weight_decay",
                   "initial_accumulator")  # fmt: skip
-        _share(self, section, "beta1", "beta2")
+        _share(self, section, "beta1", "beta2", "decay_share")
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class SoftmaxSettings:
     """[training.softmax].
 
     kind: "sampled" (log-uniform negatives) or "full".
-    n_samples: Negatives a step, shared by the batch; drawn anew for each direction.
+    n_samples: Negatives a step, shared by the batch and by both directions.
     """
 
     kind: str = "sampled"
@@ -171,7 +174,11 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """A whole pretraining config, and the Python file that it needs, if any."""
+    """A whole pretraining config.
+
+    init_from: A trained model to start from: a registered name or a path.
+    code: The Python file that the config needs.
+    """
 
     config: Config
     train: str
@@ -181,6 +188,7 @@ class Settings:
     vocabulary: VocabularySettings
     options: Options
     training: TrainingSettings
+    init_from: Optional[str] = None
     code: Optional[Path] = None
 
 
@@ -219,6 +227,7 @@ def read_settings(
         ),
         options=Options.from_dict(config.get("model"), f"{path}: model"),
         training=make_section(TrainingSettings, training, "training"),
+        init_from=paths.get("init_from") or None,
         code=code,
     )
 

@@ -80,7 +80,7 @@ def _loss(
     _, n_steps, n_rows = batch.inputs.shape
     device = bilm.encoder.char_embed.device
     low = settings.precision == "bfloat16"
-    losses: List[Tensor] = []
+    tops: List[Tensor] = []
     after: States = []
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=low):
         x = _token_vectors(bilm, corpus, batch)  # (2, steps * rows, projection)
@@ -90,15 +90,15 @@ def _loss(
                 keep=_keep(batch, d, device) if settings.state == "zero" else None,
                 dropout=settings.dropout,
             )  # fmt: skip
-            h = F.dropout(layers[-1], settings.dropout)
-            targets = corpus.in_vocabulary(batch.targets[d].reshape(-1))
-            sample = None
-            if settings.softmax.kind == "sampled":
-                n_samples = settings.softmax.n_samples
-                sample = draw_sample(rng, n_samples, corpus.vocab_size).to(device)
-            losses.append(run.softmax(h, torch.from_numpy(targets).to(device), sample))
+            tops.append(F.dropout(layers[-1], settings.dropout))
             after.append(last)
-    return (losses[0] + losses[1]) / 2, after
+        targets = torch.from_numpy(corpus.in_vocabulary(batch.targets.reshape(-1)))
+        sample = None
+        if settings.softmax.kind == "sampled":
+            n_samples = settings.softmax.n_samples
+            sample = draw_sample(rng, n_samples, corpus.vocab_size).to(device)
+        loss = run.softmax(torch.cat(tops), targets.to(device), sample)
+    return loss, after
 
 
 def _token_vectors(bilm: BiLM, corpus: Corpus, batch: Directions) -> Tensor:

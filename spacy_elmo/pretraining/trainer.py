@@ -11,8 +11,10 @@ import torch
 from tqdm import tqdm
 
 from ..bilm import BiLM
+from ..bilm.char_conv import compile_split
 from ..bilm.lstm_grad import compile_cells
 from ..errors import Errors, TrainingError
+from .adaptation import load_start
 from .checkpoint import Progress, Run, load_checkpoint, save_checkpoint
 from .corpus import Corpus, load_corpora
 from .directions import Directions
@@ -52,6 +54,7 @@ def pretrain(
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     train, dev = load_corpora(settings, output, silent=silent)
     if settings.training.compile:
+        compile_split()
         compile_cells()
         compile_softmax()
     with _explained_out_of_memory(settings.training):
@@ -75,6 +78,9 @@ def start_run(settings: Settings, corpus: Corpus) -> Run:
     width = settings.options.lstm.projection_dim
     softmax = Softmax(corpus.vocab_size, width).initialize(training.seed + 1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if settings.init_from is not None:
+        words = corpus.words[: corpus.vocab_size]
+        load_start(bilm, softmax, words, settings.init_from)
     bilm.to(device)
     softmax.to(device)
     optimizer = make_optimizer(training.optimizer, [bilm, softmax])
@@ -98,6 +104,11 @@ def _train(
     log = Log(output / LOG, progress.step)
     states, losses = progress.states, list(progress.losses)
     started = time.perf_counter() - progress.seconds
+    if settings.init_from is not None and dev is not None and progress.step == 0:
+        # What the adaptation starts from; the end of the run says what it gained.
+        record = _record(run, training, 0, time.perf_counter() - started)
+        found = _evaluate(run, training, dev, 0)
+        log.write({**record, "initial": True, **found.to_dict()})
     bar = _progress_bar(training, progress.step, n_steps, silent)
     for step in range(progress.step, n_steps):
         batch = run.rows.read()

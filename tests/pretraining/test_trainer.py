@@ -277,3 +277,7 @@ def test_the_learning_rate_warms_up_and_decays():
     assert learn_rate(cosine, 8, 12) == pytest.approx(0.5)
     assert learn_rate(linear, 10, 12) == pytest.approx(0.25)
     assert learn_rate(flat, 11, 12) == 1
+    # Over the last quarter only
+    late = OptimizerSettings(decay="linear", decay_share=0.25, **settings)
+    assert [learn_rate(late, k, 16) for k in (4, 12)] == [1, 1]
+    assert learn_rate(late, 14, 16) == pytest.approx(0.5)

@@ -1,0 +1,144 @@
+"""The character convolutions over blocks of words of like length, with a backward
+pass of their own.
+"""
+
+from typing import Any, Iterator, List, Sequence, Tuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# Products run over so many windows at a time, whatever the words: oneDNN compiles a
+# kernel for each new shape, which takes longer than the product itself.
+CHUNK_WINDOWS = 2048
+
+
+def convolve_and_pool(
+    blocks: Sequence[Tensor], char_embed: Tensor, weight: Tensor, padding: Tensor
+) -> Tensor:
+    """Convolve words with all filters at once and take the maximum over the windows
+    that begin on a character and over one of pure padding.
+
+    blocks (Sequence[Ints2d]): Character ids of words, position by position, with
+        width - 1 paddings behind the longest word of the block: shape
+        (longest + width - 1, n).
+    char_embed (Floats2d): Character embeddings, (n_characters, d).
+    weight (Floats3d): Filters side by side over windows of the widest, narrower
+        ones ending in zeros; shape (width, d, n_filters).
+    padding (Floats1d): What a window of pure padding gives, (n_filters,).
+    RETURNS (Floats2d): The words of all blocks, without bias and activation; shape
+        (n_words, n_filters).
+    """
+    if torch.is_grad_enabled() and weight.requires_grad:
+        device = weight.device.type
+        on = torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if on else weight.dtype
+        with torch.autocast(device, enabled=False):
+            pooled: Tensor = _ConvolveAndPool.apply(  # type: ignore[no-untyped-call]
+                tuple(blocks), char_embed, weight, padding, dtype
+            )
+        return pooled
+    width, d, n_filters = weight.shape
+    best = []
+    for ids in blocks:
+        windows = weight.new_empty(ids.shape[0] - width + 1, ids.shape[1], width, d)
+        _fill(windows, char_embed[ids])
+        response = windows.view(-1, width * d) @ weight.view(width * d, n_filters)
+        best.append(response.view(*windows.shape[:2], n_filters).amax(0))
+    return torch.maximum(torch.cat(best), padding)
+
+
+def split(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) -> None:
+    """The gradient of the maximum over axis 0, shared where several are highest.
+
+    out, response: (longest, n, n_filters). best, d_best: (n, n_filters).
+    """
+    highest = response == best
+    share = d_best / highest.sum(0)
+    out.copy_(torch.where(highest, share, 0.0))
+
+
+_split = split
+
+
+def compile_split() -> None:
+    """Fuse the pointwise part of the backward pass by torch.compile, for this
+    process.
+    """
+    global _split
+    _split = torch.compile(split, dynamic=True)
+
+
+class _ConvolveAndPool(torch.autograd.Function):
+    """The windows of all blocks lie one behind the other, so that products do not
+    depend on where blocks end.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, blocks: Tuple[Tensor, ...], char_embed: Tensor, weight: Tensor,
+        padding: Tensor, dtype: torch.dtype,
+    ) -> Tensor:  # fmt: skip
+        width, d, n_filters = weight.shape
+        sizes = [(ids.shape[0] - width + 1, ids.shape[1]) for ids in blocks]
+        n_windows = sum(longest * n for longest, n in sizes)
+        n_padded = -(-n_windows // CHUNK_WINDOWS) * CHUNK_WINDOWS
+        embed = char_embed.to(dtype)
+        windows = embed.new_empty(n_padded, width * d)
+        windows[n_windows:] = 0.0
+        for ids, part in zip(blocks, _parts(windows, sizes)):
+            _fill(part.unflatten(2, (width, d)), embed[ids])
+        kernel = weight.reshape(width * d, n_filters).to(dtype)
+        response = embed.new_empty(n_padded, n_filters)
+        for rows in _chunks(n_padded):
+            torch.mm(windows[rows], kernel, out=response[rows])
+        best = torch.cat([part.amax(0) for part in _parts(response, sizes)])
+        ctx.save_for_backward(windows, kernel, padding, response, best, *blocks)
+        ctx.sizes, ctx.shape, ctx.n_characters = sizes, weight.shape, len(embed)
+        return torch.maximum(best.float(), padding)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_pooled: Tensor) -> Any:
+        windows, kernel, padding, response, best, *blocks = ctx.saved_tensors
+        width, d, _ = ctx.shape
+        d_best = d_pooled.masked_fill(padding > best, 0.0)
+        d_response = torch.empty_like(response)
+        d_response[sum(longest * n for longest, n in ctx.sizes) :] = 0.0
+        start = 0
+        for out, part, (_, n) in zip(
+            _parts(d_response, ctx.sizes), _parts(response, ctx.sizes), ctx.sizes
+        ):
+            words = slice(start, start + n)
+            _split(out, part, best[words], d_best[words])
+            start += n
+        d_kernel = (windows.t() @ d_response).float()
+        d_windows = torch.empty_like(windows)
+        for rows in _chunks(len(windows)):
+            torch.mm(d_response[rows], kernel.t(), out=d_windows[rows])
+        d_embed = d_pooled.new_zeros(ctx.n_characters, d)
+        for ids, part in zip(blocks, _parts(d_windows, ctx.sizes)):
+            d_ids = d_pooled.new_zeros(*ids.shape, d)
+            for j in range(width):
+                d_ids[j : j + len(part)] += part[:, :, j * d : (j + 1) * d]
+            d_embed.index_add_(0, ids.flatten(), d_ids.flatten(0, 1))
+        d_padding = (d_pooled - d_best).sum(0)
+        return None, d_embed, d_kernel.view(ctx.shape), d_padding, None
+
+
+def _fill(windows: Tensor, embedded: Tensor) -> None:
+    """windows: (longest, n, width, d). embedded: (longest + width - 1, n, d)."""
+    for k in range(windows.shape[2]):
+        windows[:, :, k] = embedded[k : k + len(windows)]
+
+
+def _parts(x: Tensor, sizes: List[Tuple[int, int]]) -> Iterator[Tensor]:
+    """The rows of each block, shape (longest, n, width of x)."""
+    start = 0
+    for longest, n in sizes:
+        yield x[start : start + longest * n].view(longest, n, -1)
+        start += longest * n
+
+
+def _chunks(n: int) -> List[slice]:
+    return [slice(i, i + CHUNK_WINDOWS) for i in range(0, n, CHUNK_WINDOWS)]

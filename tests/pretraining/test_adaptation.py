@@ -1,0 +1,75 @@
+import json
+
+import made_up
+import pytest
+import torch
+
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.errors import TrainingError
+from spacy_elmo.pretraining.model import read_softmax
+from spacy_elmo.pretraining.settings import read_settings
+from spacy_elmo.pretraining.trainer import pretrain
+
+
+STAND_STILL = {"training.max_tokens": 1, "training.optimizer.learn_rate": 1e-12}
+
+
+def softmax_rows(output):
+    words = (output / "vocab.txt").read_text().split()
+    return dict(zip(words, read_softmax(output, 12).weight))
+
+
+@pytest.fixture
+def trained(make_settings, tmp_path):
+    pretrain(make_settings(), tmp_path / "general", silent=True)
+    return tmp_path / "general"
+
+
+def read_log(output):
+    return [json.loads(line) for line in (output / "log.jsonl").open()]
+
+
+def adapt(trained, tmp_path, text, overrides=None):
+    for name in ("train.txt", "dev.txt"):
+        (tmp_path / name).write_text(text)
+    start = {"paths.init_from": str(trained), **(overrides or {})}
+    settings = read_settings(tmp_path / "config.cfg", start)
+    pretrain(settings, tmp_path / "domain", silent=True)
+    return tmp_path / "domain"
+
+
+def test_the_same_text_goes_on_from_where_the_model_was(trained, tmp_path):
+    final = read_log(trained)[-1]
+    out = adapt(trained, tmp_path, (tmp_path / "train.txt").read_text())
+    first, *_, last = read_log(out)
+    assert first["initial"] and last["final"]
+    assert first["average"] < 1.2 * final["average"]
+    assert last["average"] < first["average"]
+
+
+def test_words_of_both_vocabularies_keep_their_rows(trained, tmp_path):
+    text = made_up.text(60).replace("cat", "zebra")
+    out = adapt(trained, tmp_path, text, STAND_STILL)
+    old, new = softmax_rows(trained), softmax_rows(out)
+    assert "zebra" in new and "zebra" not in old
+    for word in ("<S>", "dog", "bread"):
+        assert torch.allclose(old[word], new[word], atol=1e-6)
+    assert torch.allclose(old["<UNK>"], new["zebra"], atol=1e-6)
+
+
+def test_the_biLM_of_another_geometry_is_refused(trained, tmp_path):
+    text = (tmp_path / "train.txt").read_text()
+    with pytest.raises(TrainingError, match="lstm.dim is 16, there 32"):
+        adapt(trained, tmp_path, text, {"model.lstm.dim": 16})
+    assert not (tmp_path / "domain" / "weights.hdf5").exists()
+
+
+def test_a_model_without_a_softmax_gives_its_biLM(trained, tmp_path):
+    bare = tmp_path / "bare"
+    BiLM.from_path(trained).save(bare)
+    text = (tmp_path / "train.txt").read_text()
+    out = adapt(bare, tmp_path, text, STAND_STILL)
+    for mine, theirs in zip(
+        BiLM.from_path(out).parameters(), BiLM.from_path(trained).parameters()
+    ):
+        assert torch.allclose(mine, theirs, atol=1e-6)
