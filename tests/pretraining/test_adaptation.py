@@ -10,7 +10,6 @@ from spacy_elmo.pretraining.model import read_softmax
 from spacy_elmo.pretraining.settings import read_settings
 from spacy_elmo.pretraining.trainer import pretrain
 
-
 STAND_STILL = {"training.max_tokens": 1, "training.optimizer.learn_rate": 1e-12}
 
 
