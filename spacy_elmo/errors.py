@@ -105,6 +105,11 @@ class Errors:
         "[ELMO039] The biLM is not trainable: set 'trainable = true' on "
         "spacy_elmo.ELMo.v1 to train it."
     )
+    E040 = (
+        "[ELMO040] The sentence cache {path} cannot be used ({reason}). Give another "
+        "'sentence_cache_path', or remove the file."
+    )
+    E041 = "[ELMO041] This machine has no device '{device}' ({reason})."
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}."
     E051 = "[ELMO051] {path}: {problem}."

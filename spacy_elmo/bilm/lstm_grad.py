@@ -3,6 +3,7 @@ the weights are one matrix product over all time steps, and the products may run
 bfloat16 while state and sums stay in float32.
 """
 
+from functools import partial
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
@@ -130,14 +131,11 @@ def compile_cells() -> None:
     C++ compiler on CPUs; pays from some hundred steps on.
     """
     global _cells
-
-    def forward(*args: Any) -> None:
-        cell_forward(*args, rational_sigmoid, rational_tanh)
-
-    def backward(*args: Any) -> None:
-        cell_backward(*args, rational_tanh)
-
-    _cells = (torch.compile(forward), torch.compile(backward))
+    forward, backward = _cells
+    _cells = (
+        torch.compile(partial(forward, sigmoid=rational_sigmoid, tanh=rational_tanh)),
+        torch.compile(partial(backward, tanh=rational_tanh)),
+    )
 
 
 class _LSTM(torch.autograd.Function):

@@ -31,6 +31,9 @@ def build_bilm(
     max_batch_tokens: int = MAX_BATCH_TOKENS,
     cache_mb: float = 64.0,
     precision: str = "float32",
+    sentence_cache_mb: float = 1024.0,
+    sentence_cache_path: Optional[str] = None,
+    device: Optional[str] = None,
 ) -> Layers:
     """Build the biLM of an `elmo` component (Peters et al. 2018, section 3).
 
@@ -43,9 +46,18 @@ def build_bilm(
         the memory in use beside the result.
     cache_mb (float): Memory for the token vectors of words seen before.
     precision (str): "float32", exact to 1e-5, or "bfloat16" for the LSTMs' products.
+    sentence_cache_mb (float): In training, memory for the layers of sentences, so
+        that the second and later epochs need no biLM. Prediction keeps none.
+    sentence_cache_path (str): In training, a folder that keeps them on disk as well,
+        for later runs; its size is not bounded.
+    device (str): Where the biLM runs, for instance "cuda:0". null: on the GPU if
+        spaCy uses it (spacy.prefer_gpu), else on the CPU.
     RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.
     """
-    model = BiLMLayer(weights, segmenter, max_batch_tokens, cache_mb, precision)
+    model = BiLMLayer(
+        weights, segmenter, max_batch_tokens, cache_mb, precision, sentence_cache_mb,
+        sentence_cache_path, device,
+    )  # fmt: skip
     model.attrs["replace_listener_cfg"] = replace_listener_cfg
     return model
 

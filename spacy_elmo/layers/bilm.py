@@ -1,10 +1,11 @@
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from spacy.attrs import IS_SPACE, ORTH
+from spacy.strings import StringStore
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats3d
@@ -12,12 +13,13 @@ from torch import Tensor
 
 from ..bilm.model import MAX_BATCH_TOKENS, SentenceBatch, make_batches
 from ..errors import Errors
+from .sentence_cache import SentenceCache
 from .sentences import Segmenter, segment_sentences
 from .shim import BiLMShim
 
 InT = List[Doc]
 OutT = List[Floats3d]
-Ints1d = npt.NDArray[np.int64]
+Ints1d = npt.NDArray[Any]
 
 
 def BiLMLayer(
@@ -26,6 +28,9 @@ def BiLMLayer(
     max_batch_tokens: int = MAX_BATCH_TOKENS,
     cache_mb: float = 64.0,
     precision: str = "float32",
+    sentence_cache_mb: float = 1024.0,
+    sentence_cache_path: Optional[str] = None,
+    device: Optional[str] = None,
 ) -> Model[InT, OutT]:
     """The biLM over Docs: every layer for every token. See
     spacy_elmo.layers.architectures.build_bilm for the arguments.
@@ -35,6 +40,7 @@ def BiLMLayer(
     """
     for name, value, least in (
         ("max_batch_tokens", max_batch_tokens, 1), ("cache_mb", cache_mb, 0),
+        ("sentence_cache_mb", sentence_cache_mb, 0),
     ):  # fmt: skip
         if value < least:
             raise ValueError(
@@ -50,7 +56,15 @@ def BiLMLayer(
             "segmenter": segmenter or segment_sentences(),
             "max_batch_tokens": max_batch_tokens,
         },
-        shims=[BiLMShim(str(weights), precision, int(cache_mb * 2**20))],
+        shims=[
+            BiLMShim(
+                str(weights),
+                precision,
+                int(cache_mb * 2**20),
+                SentenceCache(int(sentence_cache_mb * 2**20), sentence_cache_path),
+                device,
+            )
+        ],
     )
 
 
@@ -79,14 +93,39 @@ def forward(
     max_tokens = model.attrs["max_batch_tokens"]
     if is_train and shim.trainable:
         return _forward_train(model, docs, text, max_tokens)
+    if is_train:
+        shim.open_sentences()
     layers = [_alloc(model, doc) for doc in docs]
+    cache = shim.sentences
+    new = [
+        i
+        for i, (orths, (doc, tokens)) in enumerate(zip(text.sentences, text.places))
+        if not (cache.is_open and _from_cache(cache, orths, layers[doc], tokens))
+    ]
+    words, sentences = _index(text, new)
     with torch.no_grad():
-        table = shim.cache.lookup(shim.bilm, text.words)
-        for batch in make_batches(text.sentences, max_tokens):
+        table = shim.cache.lookup(shim.bilm, words) if words else torch.empty(0)
+        for batch in make_batches(sentences, max_tokens):
             x = table[torch.from_numpy(batch.words).to(table.device)]
             y, _ = shim.bilm(x, batch.sizes)
-            _scatter(y.cpu().numpy(), batch, text, layers)
+            flat = y.cpu().numpy()
+            for row, where in zip(batch.rows, batch.positions):
+                doc, tokens = text.places[new[row]]
+                layers[doc][tokens] = flat[where]
+                if cache.is_open:
+                    cache.put(text.sentences[new[row]].tobytes(), flat[where])
+    cache.commit()
     return [model.ops.asarray3f(X) for X in layers], _no_backprop
+
+
+def _from_cache(
+    cache: SentenceCache, orths: Ints1d, layers: Any, tokens: Ints1d
+) -> bool:
+    found = np.empty((len(tokens), *layers.shape[1:]), dtype=np.float32)
+    if not cache.get(orths.tobytes(), found):
+        return False
+    layers[tokens] = found
+    return True
 
 
 def _forward_train(
@@ -96,13 +135,17 @@ def _forward_train(
     bilm = get_shim(model).bilm
     layers = [_alloc(model, doc) for doc in docs]
     runs: List[Tuple[SentenceBatch, Tensor]] = []
+    words, sentences = _index(text, range(len(text.sentences)))
     with torch.enable_grad():
-        table = bilm.encode_words(["<S>", "</S>", *text.words])
-        for batch in make_batches(text.sentences, max_tokens):
+        table = bilm.encode_words(["<S>", "</S>", *words])
+        for batch in make_batches(sentences, max_tokens):
             y, _ = bilm(
                 table[torch.from_numpy(batch.words).to(table.device)], batch.sizes
             )
-            _scatter(y.detach().cpu().numpy(), batch, text, layers)
+            flat = y.detach().cpu().numpy()
+            for row, where in zip(batch.rows, batch.positions):
+                doc, tokens = text.places[row]
+                layers[doc][tokens] = flat[where]
             runs.append((batch, y))
 
     def backprop(d_layers: OutT) -> InT:
@@ -121,40 +164,54 @@ def _forward_train(
 
 
 class _Text(NamedTuple):
-    """The Docs of a call, ready for the biLM.
+    """The Docs of a call, cut into sentences.
 
-    words: Each distinct word once.
-    sentences: The table row of each word: 2 + its index in `words`.
+    sentences: The string ids of the words of each.
     places: For each sentence its Doc's index and its tokens' indices in the Doc.
+    strings: The string of each id.
     """
 
-    words: List[str]
     sentences: List[Ints1d]
     places: List[Tuple[int, Ints1d]]
+    strings: List[StringStore]
 
 
 def _read_docs(docs: InT, segmenter: Segmenter) -> _Text:
-    index: Dict[int, int] = {}
-    words: List[str] = []
     sentences: List[Ints1d] = []
     places: List[Tuple[int, Ints1d]] = []
     for d, doc in enumerate(docs):
         if not len(doc):
             continue
         attrs = doc.to_array([ORTH, IS_SPACE])
-        orths, is_space = attrs[:, 0].tolist(), attrs[:, 1].astype(bool)
-        for orth in orths:
-            if orth not in index:
-                index[orth] = len(words) + 2
-                words.append(doc.vocab.strings[orth])
-        rows = np.fromiter((index[orth] for orth in orths), np.int64, len(doc))
+        orths: Ints1d = attrs[:, 0]
+        is_space = attrs[:, 1].astype(bool)
         for start, end in _spans(segmenter(doc), doc):
             # The language model has never read white space.
             tokens = start + np.flatnonzero(~is_space[start:end])
             if len(tokens):
-                sentences.append(rows[tokens])
+                sentences.append(orths[tokens])
                 places.append((d, tokens))
-    return _Text(words, sentences, places)
+    return _Text(sentences, places, [doc.vocab.strings for doc in docs])
+
+
+def _index(text: _Text, chosen: Sequence[int]) -> Tuple[List[str], List[Ints1d]]:
+    """The distinct words of some sentences, and for each sentence its words as rows
+    of a table that has <S> and </S> before them.
+    """
+    if not len(chosen):
+        return [], []
+    parts = [text.sentences[i] for i in chosen]
+    orths, first, rows = np.unique(
+        np.concatenate(parts), return_index=True, return_inverse=True
+    )
+    ends = np.cumsum([len(part) for part in parts])
+    # Docs of a call may have vocabs of their own.
+    where = np.searchsorted(ends, first, side="right")
+    words = [
+        text.strings[text.places[chosen[i]][0]][orth]
+        for orth, i in zip(orths.tolist(), where.tolist())
+    ]
+    return words, np.split(rows + 2, ends[:-1])
 
 
 def _spans(spans: Any, doc: Doc) -> List[Tuple[int, int]]:
@@ -166,12 +223,6 @@ def _spans(spans: Any, doc: Doc) -> List[Tuple[int, int]]:
             raise ValueError(Errors.E037.format(i=at, n=len(doc)))
         at = end
     return found
-
-
-def _scatter(flat: Any, batch: SentenceBatch, text: _Text, layers: List[Any]) -> None:
-    for row, where in zip(batch.rows, batch.positions):
-        doc, tokens = text.places[row]
-        layers[doc][tokens] = flat[where]
 
 
 def _alloc(model: Model[Any, Any], doc: Doc) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
 import srsly
 import torch
-from thinc.api import torch2xp, xp2torch
+from thinc.api import get_current_ops, torch2xp, xp2torch
 from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
@@ -18,6 +18,7 @@ from ..bilm.weights import ModelFiles, read_files, write_bilm, write_hdf5
 from ..errors import Errors, Warnings
 from ..weights import resolve
 from .cache import WordCache
+from .sentence_cache import SentenceCache
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -29,9 +30,18 @@ class BiLMShim(Shim):
     source (str): Name or path of the weights.
     precision (str): "float32" or "bfloat16".
     cache_bytes (int): Size of the cache of token vectors.
+    sentences (SentenceCache): The layers of sentences, in training.
+    device (str): Where the biLM runs; None for where Thinc does.
     """
 
-    def __init__(self, source: str, precision: str, cache_bytes: int):
+    def __init__(
+        self,
+        source: str,
+        precision: str,
+        cache_bytes: int,
+        sentences: SentenceCache,
+        device: Optional[str] = None,
+    ):
         if precision not in PRECISIONS:
             raise ValueError(Errors.E021.format(precision=precision))
         super().__init__(None)
@@ -39,6 +49,8 @@ class BiLMShim(Shim):
         self.precision = precision
         self.trainable = False
         self.cache = WordCache(cache_bytes)
+        self.sentences = sentences
+        self.device = device
         self._lock = RLock()
         # The file that holds these very weights, if there is one: (path, stamp).
         self._file: Optional[Tuple[Path, Tuple[int, ...]]] = None
@@ -61,6 +73,12 @@ class BiLMShim(Shim):
         self.precision = "float32"
         # A word's vector changes with each update.
         self.cache = WordCache(0)
+        self.sentences = SentenceCache(0)
+
+    def open_sentences(self) -> None:
+        """From now on, in training, keep the layers of sentences."""
+        if not self.trainable and not self.sentences.is_open:
+            self.sentences.open(self.bilm, self.precision)
 
     def finish_update(self, optimizer: Any) -> None:
         if not self.trainable:
@@ -94,7 +112,10 @@ class BiLMShim(Shim):
                     self._model.get_parameter(name).data = data
 
     def copy(self) -> "BiLMShim":
-        copied = BiLMShim(self.source, self.precision, self.cache.max_bytes)
+        sentences = SentenceCache(self.sentences.max_bytes, self.sentences.folder)
+        copied = BiLMShim(
+            self.source, self.precision, self.cache.max_bytes, sentences, self.device
+        )
         copied.trainable = self.trainable
         copied._file = self._file
         copied._model = copy.deepcopy(self._model) if self.trainable else self._model
@@ -147,9 +168,11 @@ class BiLMShim(Shim):
                     Warnings.W002.format(what="AVX512-BF16 or AMX"), stacklevel=2
                 )
         with self._lock:
+            bilm.to(choose_device(self.device))
             self._model = bilm.requires_grad_(self.trainable)
             self._file = None
             self.cache.clear()
+            self.sentences.clear()
 
     def _exact_dtype(self) -> str:
         """float16 where that loses nothing: weights that came in it go out in it."""
@@ -186,6 +209,23 @@ def has_fast_bfloat16() -> bool:
     """Whether this CPU multiplies bfloat16 faster than float32."""
     probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, name, bool)() for name in probes)
+
+
+def choose_device(name: Optional[str]) -> torch.device:
+    """The device of that name; None for where Thinc's ops are.
+
+    RAISES (ValueError): If this machine has no such device.
+    """
+    if name is None:
+        on_gpu = get_current_ops().device_type == "gpu" and torch.cuda.is_available()
+        return torch.device("cuda" if on_gpu else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as e:
+        reason = str(e).split("\n")[0]
+        raise ValueError(Errors.E041.format(device=name, reason=reason)) from None
+    return device
 
 
 def _stamp(path: Union[str, Path]) -> Tuple[int, ...]:

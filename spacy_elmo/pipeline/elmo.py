@@ -130,6 +130,7 @@ class ELMo(TrainablePipe):
         """
         examples = list(examples)
         validate_examples(examples, "ELMo.update")
+        get_shim(self.model).open_sentences()
         self.annotate([eg.predicted for eg in examples])
         return {} if losses is None else losses
 
