@@ -1,15 +1,11 @@
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from .lstm_grad import lstm_train
+from .lstm_predict import predict_bfloat16, predict_float32
 from .options import LSTMOptions
-from .packing import packed_steps
-
-# The input products of a chunk of time steps are one matrix product; this many
-# tokens bound its size (64 MB at 4 * 4096 gates).
-CHUNK_TOKENS = 1024
 
 
 class LSTMState(NamedTuple):
@@ -48,18 +44,15 @@ class LSTMLayer(nn.Module):
             nn.Parameter(torch.empty(H, P)) if options.has_projection else None
         )
         # What prediction multiplies by instead, if it runs in bfloat16.
-        self.low_precision: Optional[Tuple[Tensor, Tensor, Optional[Tensor]]] = None
+        self.low_precision: Optional[Tuple[Tensor, Optional[Tensor]]] = None
 
     def use_bfloat16(self) -> None:
         """Predict with matrix products in bfloat16. State, gates and sums stay in
         float32.
         """
-        P = self.options.projection_dim
-        weight = self.weight.detach().bfloat16()
         projection = self.projection
         self.low_precision = (
-            weight[:P],
-            weight[P:],
+            self.weight.detach().bfloat16(),
             None if projection is None else projection.detach().bfloat16(),
         )
 
@@ -124,65 +117,12 @@ class LSTMLayer(nn.Module):
         state: LSTMState,
         reverse: bool,
     ) -> Tuple[Tensor, LSTMState]:
-        H, P = self.options.dim, self.options.projection_dim
-        cell_clip, proj_clip = self.options.cell_clip, self.options.proj_clip
-        bias, low = self.gate_bias(), self.low_precision
-        w_input, w_recurrent = self.weight[:P], self.weight[P:]
-        projection: Optional[Tensor] = self.projection
-        if low is not None:
-            w_input, w_recurrent, projection = low
-        dtype = w_input.dtype
         h, c = state.h.clone(), state.c.clone()
-        y = x.new_empty(x.shape[0], P)
-        for steps in time_chunks(batch_sizes, reverse):
-            start = min(lo for lo, _ in steps)
-            end = max(hi for _, hi in steps)
-            gates = _product(x[start:end], w_input, dtype).add_(bias)  # (n, 4H)
-            for lo, hi in steps:
-                n = hi - lo
-                g = gates[lo - start : hi - start]
-                if low is None:
-                    g.addmm_(h[:n], w_recurrent)
-                else:
-                    g.add_(h[:n].to(dtype) @ w_recurrent)
-                g[:, : 3 * H].sigmoid_()
-                i, f, o, j = (
-                    g[:, :H],
-                    g[:, H : 2 * H],
-                    g[:, 2 * H : 3 * H],
-                    g[:, 3 * H :],
-                )
-                c_t = c[:n].mul_(f).addcmul_(i, j.tanh_())
-                if cell_clip is not None:
-                    c_t.clamp_(-cell_clip, cell_clip)
-                m = torch.mul(torch.tanh(c_t), o, out=i)
-                h_t = h[:n]
-                if projection is None:
-                    h_t.copy_(m)
-                else:
-                    h_t.copy_(_product(m, projection, dtype))
-                    if proj_clip is not None:
-                        h_t.clamp_(-proj_clip, proj_clip)
-                y[lo:hi] = h_t
+        low = self.low_precision
+        predict = predict_float32 if low is None else predict_bfloat16
+        weight, projection = low or (self.weight, self.projection)
+        y = predict(
+            x, h, c, weight, self.gate_bias(), projection, batch_sizes, reverse,
+            self.options.cell_clip, self.options.proj_clip,
+        )  # fmt: skip
         return y, LSTMState(h, c)
-
-
-def _product(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
-    return (x.to(dtype) @ weight).float()
-
-
-def time_chunks(
-    batch_sizes: Sequence[int], reverse: bool
-) -> List[List[Tuple[int, int]]]:
-    """The (start, end) of each time step in packed order, in the order in which a
-    direction reads them, cut into chunks of about CHUNK_TOKENS tokens.
-    """
-    chunks: List[List[Tuple[int, int]]] = []
-    n_tokens = CHUNK_TOKENS
-    for _, lo, hi in packed_steps(batch_sizes, reverse):
-        if n_tokens + hi - lo > CHUNK_TOKENS:
-            chunks.append([])
-            n_tokens = 0
-        chunks[-1].append((lo, hi))
-        n_tokens += hi - lo
-    return chunks
