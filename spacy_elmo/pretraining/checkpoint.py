@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
+from torch import nn
 
 from ..bilm import BiLM
 from ..bilm.lstm import LSTMState
 from ..bilm.weights import replacing
 from ..errors import Errors, TrainingError, Warnings
+from .processes import Processes
 from .rows import Rows
 from .settings import Settings
 from .softmax import Softmax
+from .towers import States
 
 CHECKPOINT = "checkpoint.pt"
 # The one before, should the last be damaged.
@@ -23,20 +26,22 @@ PREVIOUS = "checkpoint.previous.pt"
 # What may change between a run and the one that goes on from it: its length, how
 # often it reports, and what E053 advises to lower.
 FREE = ("max_tokens", "max_epochs", "compile", "eval_steps", "eval_tokens",
-        "log_steps", "checkpoint_steps", "grad_clip", "precision")  # fmt: skip
+        "log_steps", "checkpoint_steps", "grad_clip", "precision",
+        "accumulate_gradient")  # fmt: skip
 FREE_OPTIMIZER = ("learn_rate", "decay", "decay_share")
-
-# The state of the LSTMs: by direction, by layer.
-States = List[List[LSTMState]]
 
 
 class Run(NamedTuple):
-    """All that changes in place while a biLM is trained."""
+    """All that changes in place while a biLM is trained, and the processes that do
+    it. `towers` are those of `bilm`, alone or in DistributedDataParallel.
+    """
 
     bilm: BiLM
     softmax: Softmax
     optimizer: torch.optim.Optimizer
     rows: Rows
+    towers: nn.Module
+    processes: Processes
 
 
 class Progress(NamedTuple):
@@ -58,11 +63,20 @@ def save_checkpoint(
     run: Run, progress: Progress, settings: Settings, output: Path
 ) -> None:
     """Write a checkpoint beside its place and rename it; the last one stays as the
-    one before.
+    one before. It holds the rows of all processes: any number of them can go on.
 
     RAISES (TrainingError): If it cannot be written, for instance on a full disk.
     """
+    processes = run.processes
+    positions = processes.concatenate(run.rows.positions_tensor(processes.device))
     states = progress.states
+    if states is not None:
+        states = [
+            [LSTMState(*(processes.concatenate(x) for x in state)) for state in layers]
+            for layers in states
+        ]
+    if not processes.is_first:
+        return
     checkpoint = {
         "step": progress.step,
         "seconds": progress.seconds,
@@ -71,7 +85,7 @@ def save_checkpoint(
         "bilm": run.bilm.state_dict(),
         "softmax": run.softmax.state_dict(),
         "optimizer": run.optimizer.state_dict(),
-        "rows": run.rows.state_dict(),
+        "rows": {"positions": positions.tolist()},
         "states": None if states is None else [[tuple(s) for s in d] for d in states],
     }
     path = output / CHECKPOINT
@@ -95,8 +109,10 @@ def load_checkpoint(run: Run, settings: Settings, output: Path) -> Progress:
     RAISES (TrainingError): If there are checkpoints, but none that can be read, or
         if the run that made it had other settings.
     """
-    for left in output.glob(f".{CHECKPOINT}.*"):
-        left.unlink()  # by a run that was killed while it wrote
+    if run.processes.is_first:
+        for left in output.glob(f".{CHECKPOINT}.*"):
+            left.unlink()  # by a run that was killed while it wrote
+    run.processes.wait()
     damaged: Optional[str] = None
     for path in (output / CHECKPOINT, output / PREVIOUS):
         if not path.is_file():
@@ -127,14 +143,15 @@ def _restore(
         run.bilm.load_state_dict(saved["bilm"])
         run.softmax.load_state_dict(saved["softmax"])
         run.optimizer.load_state_dict(saved["optimizer"])
-        run.rows.load_state_dict(saved["rows"])
+        run.rows.load_positions(saved["rows"]["positions"])
     except (RuntimeError, ValueError, KeyError) as e:
         raise TrainingError(Errors.E056.format(path=path, reason=e)) from None
     states = saved["states"]
     if states is not None:
-        device = run.bilm.encoder.char_embed.device
+        device, rows = run.processes.device, run.rows.rows
+        mine = slice(rows.start, rows.stop)
         states = [
-            [LSTMState(h.to(device), c.to(device)) for h, c in layers]
+            [LSTMState(h[mine].to(device), c[mine].to(device)) for h, c in layers]
             for layers in states
         ]
     return Progress(saved["step"], saved["seconds"], states, saved.get("losses", []))

@@ -11,6 +11,7 @@ from ..bilm.lstm import LSTMState
 from ..bilm.packing import batch_sizes, packed_positions
 from .corpus import Corpus
 from .directions import Directions, directions
+from .processes import Processes
 from .softmax import Softmax
 from .vocabulary import EOS_ID, UNK_ID
 
@@ -48,7 +49,13 @@ class Perplexity(NamedTuple):
 
 @torch.no_grad()
 def evaluate(
-    bilm: BiLM, softmax: Softmax, corpus: Corpus, *, state: str, max_tokens: int = 0
+    bilm: BiLM,
+    softmax: Softmax,
+    corpus: Corpus,
+    *,
+    state: str,
+    max_tokens: int = 0,
+    processes: Optional[Processes] = None,
 ) -> Perplexity:
     """Held-out perplexity.
 
@@ -59,17 +66,22 @@ def evaluate(
         "carried": along each document, as the paper trains it.
     max_tokens (int): Read about so many tokens, documents spread over all of the
         text; 0 reads all.
+    processes (Processes): Those that share the documents.
     RETURNS (Perplexity): Perplexity of both directions.
     """
-    totals = np.zeros(2)
-    n_tokens = n_unknown = 0
-    for texts in _batches(_texts(corpus, state, max_tokens)):
+    processes = processes or Processes()
+    # Log likelihood of both directions, tokens, unknown words.
+    totals = torch.zeros(4, dtype=torch.float64)
+    for texts in _batches(_texts(corpus, state, max_tokens, processes)):
         both = [directions(text) for text in texts]
-        n_tokens += sum(len(text) for text in texts)
-        n_unknown += sum(int((corpus.in_vocabulary(t) == UNK_ID).sum()) for t in texts)
+        for text in texts:
+            totals[2] += len(text)
+            totals[3] += int((corpus.in_vocabulary(text) == UNK_ID).sum())
         for d in range(2):
             totals[d] += _log_likelihood(bilm, softmax, corpus, both, d)
-    nats = -totals / n_tokens
+    found = processes.sum(totals.to(processes.device)).cpu().numpy()
+    n_tokens, n_unknown = int(found[2]), int(found[3])
+    nats = -found[:2] / n_tokens
     part = n_tokens / len(corpus.tokens)
     n_characters = part * (corpus.n_characters + corpus.n_sentences)
     perplexity = np.exp(nats)
@@ -83,10 +95,12 @@ def evaluate(
     )
 
 
-def _texts(corpus: Corpus, state: str, max_tokens: int) -> Iterator[Ints]:
+def _texts(
+    corpus: Corpus, state: str, max_tokens: int, processes: Processes
+) -> Iterator[Ints]:
     """Sentences or whole documents, each of which starts from the zero state."""
     every = max(1, len(corpus.tokens) // max_tokens) if max_tokens else 1
-    for i in range(0, corpus.n_documents, every):
+    for i in range(0, corpus.n_documents, every)[processes.rank :: processes.n]:
         document = np.asarray(corpus.document(i))
         if state == "carried":
             yield document

@@ -2,6 +2,7 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from ..errors import CorpusError, Errors
 from .corpus import Corpus
@@ -69,11 +70,13 @@ class Rows:
                     self._next_document(r)
         return Directions(*window)
 
-    def state_dict(self) -> Dict[str, Any]:
-        return {"positions": self.positions.tolist()}
+    def positions_tensor(self, device: torch.device) -> torch.Tensor:
+        """Where the rows of this process are, shape (rows, 3)."""
+        return torch.from_numpy(self.positions.copy()).to(device)
 
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
-        self.positions[:] = state["positions"]
+    def load_positions(self, positions: List[List[int]]) -> None:
+        """Go on from where the rows of all processes were."""
+        self.positions[:] = positions[self.rows.start : self.rows.stop]
         self._documents = [None] * len(self.rows)
 
     def _document(self, r: int) -> Ints:

@@ -106,10 +106,13 @@ class SoftmaxSettings:
 
     kind: "sampled" (log-uniform negatives) or "full".
     n_samples: Negatives a step, shared by the batch and by both directions.
+    sparse: Update only the words that were drawn or wanted, for large vocabularies.
+        Adagrad gives the same either way, and AdamW does not have it.
     """
 
     kind: str = "sampled"
     n_samples: int = 8192
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         _check_kinds(self, "training.softmax")
@@ -121,8 +124,9 @@ class SoftmaxSettings:
 class TrainingSettings:
     """[training].
 
-    rows, unroll_steps: A batch is `rows` contiguous streams of text and a window of
-        `unroll_steps` tokens of each, for each direction.
+    rows, unroll_steps: A batch is `rows` contiguous streams of text, over all
+        processes, and a window of `unroll_steps` tokens of each, for each direction.
+    accumulate_gradient: Parts in which a process reads its rows, to need less memory.
     state: "carried" along the rows as in the paper, or "zero": each sentence starts
         from the zero state, as the plugin runs the model.
     max_tokens: Length of the run in tokens of the corpus (each read forward and
@@ -141,6 +145,7 @@ class TrainingSettings:
 
     rows: int = 128
     unroll_steps: int = 32
+    accumulate_gradient: int = 1
     state: str = "carried"
     max_tokens: Optional[int] = None
     max_epochs: float = 10.0
@@ -162,10 +167,17 @@ class TrainingSettings:
         _one_of(("carried", "zero"), self, "training", "state")
         _one_of(("float32", "bfloat16"), self, "training", "precision")
         _at_least(1, self, "training", "rows", "unroll_steps", "max_tokens",
-                  "eval_steps", "log_steps", "checkpoint_steps")  # fmt: skip
+                  "accumulate_gradient", "eval_steps", "log_steps",
+                  "checkpoint_steps")  # fmt: skip
         _at_least(0, self, "training", "seed", "eval_tokens")
         _positive(self, "training", "max_epochs", "grad_clip", "loss_scale")
         _share(self, "training", "dropout")
+        if self.softmax.sparse and (self.softmax.kind, self.optimizer.name) != (
+            "sampled",
+            "adagrad",
+        ):
+            wanted = "false, but with kind = 'sampled' and optimizer.name = 'adagrad'"
+            raise _impossible(self.softmax, "training.softmax", "sparse", wanted)
 
     @property
     def tokens_per_step(self) -> int:

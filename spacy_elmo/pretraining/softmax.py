@@ -18,10 +18,13 @@ class Softmax(nn.Module):
 
     vocab_size (int): Words, the special ones included.
     width (int): The projection of the biLM.
+    sparse (bool): Give the gradient of the sampled softmax as a sparse tensor of the
+        rows that were drawn or wanted.
     """
 
-    def __init__(self, vocab_size: int, width: int):
+    def __init__(self, vocab_size: int, width: int, sparse: bool = False):
         super().__init__()
+        self.sparse = sparse
         self.weight = nn.Parameter(torch.empty(vocab_size, width))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
@@ -41,7 +44,7 @@ class Softmax(nn.Module):
         RETURNS (Floats0d): The loss, which can be differentiated.
         """
         loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
-            h, self.weight, self.bias, targets, sample
+            h, self.weight, self.bias, targets, sample, self.sparse
         )
         return loss
 
@@ -69,7 +72,7 @@ class _SoftmaxLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor,
-        sample: Optional[Sample],
+        sample: Optional[Sample], sparse: bool,
     ) -> Tensor:  # fmt: skip
         device = h.device.type
         on = torch.is_autocast_enabled(device)
@@ -77,16 +80,16 @@ class _SoftmaxLoss(torch.autograd.Function):
         h, weight, bias = h.detach().float(), weight.detach(), bias.detach()
         with torch.autocast(device, enabled=False):
             loss, *gradients = _loss_and_gradients(
-                h, weight, bias, targets, sample, dtype
+                h, weight, bias, targets, sample, dtype, sparse
             )
-        ctx.save_for_backward(*gradients)
+        ctx.gradients = gradients
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_loss: Tensor) -> Any:
-        dh, d_weight, d_bias = ctx.saved_tensors
-        return dh.mul_(d_loss), d_weight.mul_(d_loss), d_bias.mul_(d_loss), None, None
+        gradients, ctx.gradients = ctx.gradients, ()  # they are changed in place
+        return *(d.mul_(d_loss) for d in gradients), None, None, None
 
 
 def _loss_and_gradients(
@@ -96,6 +99,7 @@ def _loss_and_gradients(
     targets: Tensor,
     sample: Optional[Sample],
     dtype: torch.dtype,
+    sparse: bool,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     n = len(targets)
     ids = None if sample is None else sample.ids
@@ -112,7 +116,8 @@ def _loss_and_gradients(
     dh = torch.empty_like(h)
     d_w = torch.zeros(w.shape, device=h.device)
     d_offset = torch.zeros_like(offset)
-    d_weight, d_bias = torch.zeros_like(weight), torch.zeros_like(bias)
+    d_bias = torch.zeros_like(bias)
+    d_target = torch.empty_like(h)  # of the row of each token's target
     total = h.new_zeros(())
     for chunk in _chunks(n, len(w)):
         h_c, target, where = h[chunk], targets[chunk], position[chunk]
@@ -138,13 +143,25 @@ def _loss_and_gradients(
         dh[chunk] += d_true[:, None] * weight[target]
         d_w += p.t() @ h_scaled
         d_offset += (scale.to(dtype)[None] @ p)[0]
-        d_weight.index_add_(0, target, d_true[:, None] * h_c)
+        torch.mul(d_true[:, None], h_c, out=d_target[chunk])
         d_bias.index_add_(0, target, d_true)
     if ids is None:
-        return total / n, dh, d_weight.add_(d_w), d_bias.add_(d_offset)
-    d_weight.index_add_(0, ids, d_w)
+        d_weight = d_w.index_add_(0, targets, d_target)
+        return total / n, dh, d_weight, d_bias.add_(d_offset)
     d_bias.index_add_(0, ids, d_offset)
+    all_ids, rows = torch.cat([ids, targets]), torch.cat([d_w, d_target])
+    if sparse:
+        d_weight = sparse_rows(all_ids, rows, weight)
+    else:
+        d_weight = torch.zeros_like(weight).index_add_(0, all_ids, rows)
     return total / n, dh, d_weight, d_bias
+
+
+def sparse_rows(ids: Tensor, rows: Tensor, like: Tensor) -> Tensor:
+    """A sparse tensor with the shape of `like`: rows of one id are added up."""
+    shape = like.shape
+    found = torch.sparse_coo_tensor(ids[None], rows, shape, check_invariants=False)
+    return found.coalesce()
 
 
 def exponentials(

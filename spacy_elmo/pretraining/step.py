@@ -1,21 +1,23 @@
 """One update of the weights."""
 
 import math
+from contextlib import ExitStack
 from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 
-from ..bilm import BiLM
-from .checkpoint import Run, States
-from .corpus import Corpus
+from ..bilm.lstm import LSTMState
+from .checkpoint import Run
 from .directions import Directions
 from .optimizer import set_learn_rate
-from .sampling import draw_sample
+from .processes import Processes, shares
+from .sampling import Sample, draw_sample
 from .settings import TrainingSettings
-from .vocabulary import BOS_ID, EOS_ID
+from .softmax import Softmax, sparse_rows
+from .towers import States
 
 
 class Step(NamedTuple):
@@ -47,71 +49,138 @@ def train_step(
 
     run (Run): Changed in place.
     settings (TrainingSettings): [training].
-    batch (Directions): A window of each row, shapes (2, steps, rows).
+    batch (Directions): A window of each row of this process, (2, steps, rows).
     states (States): The state before the window; zeros if None.
     step (int): Updates done.
     n_steps (int): Updates of the whole run.
     RETURNS (Step): The loss before the update, and the state after the window.
     """
-    # By step and not by what ran before: a resumed run draws the same.
-    torch.manual_seed((settings.seed << 32) + step)
+    processes = run.processes
+    # By step and not by what ran before: a resumed run draws the same. Processes
+    # share their negatives, so that few rows of the softmax have to be exchanged,
+    # but not their dropout.
+    torch.manual_seed((settings.seed << 32) + step * processes.n + processes.rank)
     rng = np.random.default_rng([settings.seed, step])
     set_learn_rate(run.optimizer, settings.optimizer, step, n_steps)
-    loss, after = _loss(run, settings, batch, states, rng)
     run.optimizer.zero_grad(set_to_none=True)
-    (loss * settings.loss_scale).backward()
+    sample = None
+    if settings.softmax.kind == "sampled":
+        n_samples, n_words = settings.softmax.n_samples, run.rows.corpus.vocab_size
+        sample = draw_sample(rng, n_samples, n_words).to(processes.device)
+    loss, after = _accumulate(run, settings, batch, states, sample)
+    exchange_gradients(run.softmax, sample, processes)
     parameters = [*run.bilm.parameters(), *run.softmax.parameters()]
-    norm = torch.nn.utils.clip_grad_norm_(parameters, settings.grad_clip)
-    done = Step(loss.item(), norm.item(), after)
+    norm = clip_gradients(parameters, settings.grad_clip)
+    done = Step(processes.sum(loss).item() / settings.rows, norm, after)
     if done.is_finite:
-        run.optimizer.step()
+        # Else torch warns that it does not check what it makes itself.
+        with torch.sparse.check_sparse_tensor_invariants(False):
+            run.optimizer.step()
     return done
 
 
-def _loss(
+def _accumulate(
     run: Run,
     settings: TrainingSettings,
     batch: Directions,
     states: Optional[States],
-    rng: np.random.Generator,
+    sample: Optional[Sample],
 ) -> Tuple[Tensor, States]:
-    """The mean of both directions in nats a token, and the state after the window."""
-    bilm, corpus = run.bilm, run.rows.corpus
-    _, n_steps, n_rows = batch.inputs.shape
-    device = bilm.encoder.char_embed.device
-    low = settings.precision == "bfloat16"
-    tops: List[Tensor] = []
-    after: States = []
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=low):
-        x = _token_vectors(bilm, corpus, batch)  # (2, steps * rows, projection)
-        for d in range(2):
-            layers, last = bilm.run_direction(
-                d, x[d], [n_rows] * n_steps, None if states is None else states[d],
-                keep=_keep(batch, d, device) if settings.state == "zero" else None,
-                dropout=settings.dropout,
-            )  # fmt: skip
-            tops.append(F.dropout(layers[-1], settings.dropout))
-            after.append(last)
-        targets = torch.from_numpy(corpus.in_vocabulary(batch.targets.reshape(-1)))
-        sample = None
-        if settings.softmax.kind == "sampled":
-            n_samples = settings.softmax.n_samples
-            sample = draw_sample(rng, n_samples, corpus.vocab_size).to(device)
-        loss = run.softmax(torch.cat(tops), targets.to(device), sample)
-    return loss, after
+    """The gradients of a batch, some of its rows at a time.
+
+    RETURNS (Tuple[Floats0d, States]): The loss, summed over the rows of this process,
+        and the state after the window.
+    """
+    device = run.processes.device
+    total = torch.zeros((), device=device)
+    afters: List[States] = []
+    parts = shares(batch.inputs.shape[2], settings.accumulate_gradient)
+    for i, rows in enumerate(parts):
+        part = Directions(*(ids[:, :, rows] for ids in batch))
+        n_rows = part.inputs.shape[2]
+        with ExitStack() as stack:
+            if i + 1 < len(parts) and isinstance(run.towers, DistributedDataParallel):
+                stack.enter_context(run.towers.no_sync())
+            with torch.autocast(
+                device.type,
+                dtype=torch.bfloat16,
+                enabled=settings.precision == "bfloat16",
+            ):
+                h, after = run.towers(part, _of_rows(states, rows))
+                targets = run.rows.corpus.in_vocabulary(part.targets.reshape(-1))
+                targets_on = torch.from_numpy(targets).to(device)
+                loss = run.softmax(h, targets_on, sample)
+            # Gradients are averaged over the processes: the mean over all rows
+            # takes the share of these.
+            share = n_rows * run.processes.n / settings.rows
+            (loss * (settings.loss_scale * share)).backward()
+        total += loss.detach() * n_rows
+        afters.append(after)
+    return total, _join_rows(afters)
 
 
-def _token_vectors(bilm: BiLM, corpus: Corpus, batch: Directions) -> Tensor:
-    """Each distinct word of both windows through the token encoder once."""
-    words, where = np.unique(batch.inputs, return_inverse=True)
-    device = bilm.encoder.char_embed.device
-    table = bilm.encoder(torch.from_numpy(corpus.characters[words]).to(device))
-    index = torch.from_numpy(where.reshape(2, -1)).to(device)
-    return F.embedding(index, table.float())
+def exchange_gradients(
+    softmax: Softmax, sample: Optional[Sample], processes: Processes
+) -> None:
+    """Average the gradients of the softmax over the processes. A sparse one has the
+    rows of the negatives, which all share, and those of the targets: what is sent
+    grows with the batch and not with the vocabulary.
+    """
+    if processes.n == 1:
+        return
+    weight, bias = softmax.weight, softmax.bias
+    assert weight.grad is not None and bias.grad is not None
+    processes.sum(bias.grad).div_(processes.n)
+    if not weight.grad.is_sparse:
+        processes.sum(weight.grad).div_(processes.n)
+        return
+    assert sample is not None
+    gradient = weight.grad.coalesce()
+    ids, values = gradient.indices()[0], gradient.values()
+    shared = torch.isin(ids, sample.ids)
+    negatives = processes.sum(values[shared].contiguous())
+    others = processes.concatenate(ids[~shared])
+    rows = processes.concatenate(values[~shared])
+    weight.grad = sparse_rows(
+        torch.cat([ids[shared], others]),
+        torch.cat([negatives, rows]).div_(processes.n),
+        weight,
+    )
 
 
-def _keep(batch: Directions, direction: int, device: torch.device) -> Tensor:
-    """0 where a sentence begins (at <S> forward, at </S> backward), else 1."""
-    first = (BOS_ID, EOS_ID)[direction]
-    begins = batch.inputs[direction].reshape(-1, 1) == first
-    return torch.from_numpy(~begins).float().to(device)
+def clip_gradients(parameters: List[torch.nn.Parameter], max_norm: float) -> float:
+    """Scale gradients, dense or sparse, so that their norm together is at most
+    max_norm.
+
+    RETURNS (float): The norm before.
+    """
+    values = []
+    for param in parameters:
+        if param.grad is not None and param.grad.is_sparse:
+            param.grad = param.grad.coalesce()
+            values.append(param.grad.values())
+        elif param.grad is not None:
+            values.append(param.grad)
+    norms = torch._foreach_norm(values)
+    norm = torch.linalg.vector_norm(torch.stack([n.to(norms[0]) for n in norms]))
+    scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+    torch._foreach_mul_(values, scale)
+    return float(norm)
+
+
+def _of_rows(states: Optional[States], rows: slice) -> Optional[States]:
+    if states is None:
+        return None
+    return [[LSTMState(h[rows], c[rows]) for h, c in layers] for layers in states]
+
+
+def _join_rows(parts: List[States]) -> States:
+    if len(parts) == 1:
+        return parts[0]
+    return [
+        [
+            LSTMState(*(torch.cat(tensors) for tensors in zip(*same)))
+            for same in zip(*layers)
+        ]
+        for layers in zip(*parts)
+    ]

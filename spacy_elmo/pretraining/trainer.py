@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
-import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from ..bilm import BiLM
 from ..bilm.char_conv import compile_split
 from ..bilm.lstm_grad import compile_cells
-from ..errors import Errors, TrainingError
+from ..errors import CorpusError, Errors, TrainingError
 from .adaptation import load_start
 from .checkpoint import Progress, Run, load_checkpoint, save_checkpoint
 from .corpus import Corpus, load_corpora
@@ -23,10 +24,12 @@ from .initialization import initialize
 from .log import Log
 from .model import VOCABULARY, write_model
 from .optimizer import make_optimizer
+from .processes import Processes, joined_processes
 from .rows import Rows
 from .settings import Settings, TrainingSettings
 from .softmax import Softmax, compile_softmax
 from .step import Step, train_step
+from .towers import Towers
 from .vocabulary import write_vocabulary
 
 LOG = "log.jsonl"
@@ -47,47 +50,72 @@ def pretrain(
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
     RAISES (TrainingError): If the training cannot go on.
     """
-    output.mkdir(parents=True, exist_ok=True)
     # oneDNN keeps a compiled product with its memory for each shape that it meets,
     # 1024 of them by default. Each batch has another number of distinct words, and
     # so bfloat16 on a CPU would grow by gigabytes.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    with joined_processes() as processes:
+        return _pretrain(settings, output, processes, silent or not processes.is_first)
+
+
+def _pretrain(
+    settings: Settings, output: Path, processes: Processes, silent: bool
+) -> Optional[Perplexity]:
+    if processes.is_first:
+        output.mkdir(parents=True, exist_ok=True)
+        load_corpora(settings, output, silent=silent)
+    processes.wait()  # for the cache, which the others only open
     train, dev = load_corpora(settings, output, silent=silent)
     if settings.training.compile:
         compile_split()
         compile_cells()
         compile_softmax()
     with _explained_out_of_memory(settings.training):
-        run = start_run(settings, train)
+        run = start_run(settings, train, processes)
         progress = load_checkpoint(run, settings, output)
-        # Not before it is sure that the folder holds no other run.
-        settings.config.to_disk(output / CONFIG)
-        write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
+        if processes.is_first:
+            # Not before it is sure that the folder holds no other run.
+            settings.config.to_disk(output / CONFIG)
+            write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
         return _train(run, progress, dev, settings, output, silent)
 
 
-def start_run(settings: Settings, corpus: Corpus) -> Run:
+def start_run(
+    settings: Settings, corpus: Corpus, processes: Optional[Processes] = None
+) -> Run:
     """A biLM, its softmax, the optimizer and the rows, as they are before training.
 
     settings (Settings): The config.
     corpus (Corpus): The training text.
-    RETURNS (Run): All of them, on the GPU if there is one.
+    processes (Processes): Those that train; this one alone if None.
+    RETURNS (Run): All of them, on the device of this process.
+    RAISES (CorpusError): If the rows are fewer than the processes.
     """
-    training = settings.training
+    training, processes = settings.training, processes or Processes()
+    if training.rows < processes.n:
+        wanted = f"at least the number of processes, {processes.n}"
+        raise CorpusError(
+            Errors.E038.format(name="training.rows", wanted=wanted, found=training.rows)
+        )
     bilm = initialize(BiLM(settings.options), training.seed)
     width = settings.options.lstm.projection_dim
-    softmax = Softmax(corpus.vocab_size, width).initialize(training.seed + 1)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    softmax = Softmax(corpus.vocab_size, width, training.softmax.sparse)
+    softmax.initialize(training.seed + 1)
     if settings.init_from is not None:
         words = corpus.words[: corpus.vocab_size]
         load_start(bilm, softmax, words, settings.init_from)
-    bilm.to(device)
-    softmax.to(device)
+    bilm.to(processes.device)
+    softmax.to(processes.device)
+    towers: nn.Module = Towers(bilm, corpus, training.state == "zero", training.dropout)
+    if processes.n > 1:
+        towers = DistributedDataParallel(towers)
     optimizer = make_optimizer(training.optimizer, [bilm, softmax])
+    mine = processes.share(training.rows)
     rows = Rows(
-        corpus, training.rows, training.unroll_steps, training.seed, 0, training.rows
-    )
-    return Run(bilm, softmax, optimizer, rows)
+        corpus, training.rows, training.unroll_steps, training.seed, mine.start,
+        mine.stop,
+    )  # fmt: skip
+    return Run(bilm, softmax, optimizer, rows, towers, processes)
 
 
 def _train(
@@ -101,14 +129,14 @@ def _train(
     """All steps that are left, and what is written on the way and at the end."""
     training = settings.training
     n_steps = count_steps(training, run.rows.corpus)
-    log = Log(output / LOG, progress.step)
+    log = Log(output / LOG, progress.step) if run.processes.is_first else None
     states, losses = progress.states, list(progress.losses)
     started = time.perf_counter() - progress.seconds
     if settings.init_from is not None and dev is not None and progress.step == 0:
         # What the adaptation starts from; the end of the run says what it gained.
         record = _record(run, training, 0, time.perf_counter() - started)
         found = _evaluate(run, training, dev, 0)
-        log.write({**record, "initial": True, **found.to_dict()})
+        _write(log, {**record, "initial": True, **found.to_dict()})
     bar = _progress_bar(training, progress.step, n_steps, silent)
     for step in range(progress.step, n_steps):
         batch = run.rows.read()
@@ -122,22 +150,23 @@ def _train(
         if n % training.log_steps == 0 or last:
             mean = sum(losses) / len(losses)
             losses.clear()
-            log.write({**record, "loss": mean})
+            _write(log, {**record, "loss": mean})
             bar.set_postfix(loss=f"{mean:.3f}", epoch=f"{run.rows.epoch:.2f}")
         if dev is not None and n % training.eval_steps == 0 and not last:
             found = _evaluate(run, training, dev, training.eval_tokens)
-            log.write({**record, **found.to_dict()})
+            _write(log, {**record, **found.to_dict()})
         if n % training.checkpoint_steps == 0 or last:
             seconds = time.perf_counter() - started
             here = Progress(n, seconds, states, losses)
             save_checkpoint(run, here, settings, output)
     bar.close()
-    write_model(run.bilm, run.softmax, output)
+    if run.processes.is_first:
+        write_model(run.bilm, run.softmax, output)
     if dev is None:
         return None
     found = _evaluate(run, training, dev, 0)
     record = _record(run, training, n_steps, time.perf_counter() - started)
-    log.write({**record, "final": True, **found.to_dict()})
+    _write(log, {**record, "final": True, **found.to_dict()})
     return found
 
 
@@ -153,8 +182,14 @@ def _evaluate(
     run: Run, settings: TrainingSettings, corpus: Corpus, max_tokens: int
 ) -> Perplexity:
     return evaluate(
-        run.bilm, run.softmax, corpus, state=settings.state, max_tokens=max_tokens
-    )
+        run.bilm, run.softmax, corpus, state=settings.state, max_tokens=max_tokens,
+        processes=run.processes,
+    )  # fmt: skip
+
+
+def _write(log: Optional[Log], record: Dict[str, Any]) -> None:
+    if log is not None:
+        log.write(record)
 
 
 def _record(

@@ -1,0 +1,83 @@
+"""Training on several processes, which `torchrun` starts."""
+
+import os
+from contextlib import contextmanager
+from typing import Iterator, List, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Processes(NamedTuple):
+    """The processes of a run, and which one this is.
+
+    rank (int): This one, from 0.
+    n (int): How many there are.
+    device (torch.device): Where this one computes.
+    """
+
+    rank: int = 0
+    n: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that reports and writes."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.n > 1:
+            dist.barrier()
+
+    def sum(self, x: Tensor) -> Tensor:
+        """The sum over the processes, in place."""
+        if self.n > 1:
+            dist.all_reduce(x)
+        return x
+
+    def concatenate(self, x: Tensor) -> Tensor:
+        """What all have, in the order of their ranks; shapes may differ in axis 0."""
+        if self.n == 1:
+            return x
+        sizes = [x.new_zeros(1, dtype=torch.int64) for _ in range(self.n)]
+        dist.all_gather(sizes, x.new_tensor([len(x)], dtype=torch.int64))
+        lengths = [int(size) for size in sizes]
+        padded = x.new_zeros(max(lengths), *x.shape[1:])
+        padded[: len(x)] = x
+        parts = [torch.empty_like(padded) for _ in range(self.n)]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:n] for part, n in zip(parts, lengths)])
+
+    def share(self, n_rows: int) -> range:
+        """The rows of this process, of n_rows over all."""
+        first, last = (n_rows * r // self.n for r in (self.rank, self.rank + 1))
+        return range(first, last)
+
+
+@contextmanager
+def joined_processes() -> Iterator[Processes]:
+    """The processes that `torchrun` has started, or this one alone. They exchange
+    gradients by NCCL on GPUs and by gloo on CPUs.
+    """
+    local = int(os.environ.get("LOCAL_RANK", 0))
+    on_gpu = torch.cuda.is_available()
+    device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+    n = int(os.environ.get("WORLD_SIZE", 1))
+    if n == 1:
+        yield Processes(device=device)
+        return
+    if on_gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    try:
+        yield Processes(dist.get_rank(), n, device)
+    finally:
+        dist.destroy_process_group()
+
+
+def shares(n_rows: int, n_parts: int) -> List[slice]:
+    """Rows cut into parts of nearly one size, without empty ones."""
+    edges = [n_rows * i // n_parts for i in range(n_parts + 1)]
+    return [slice(a, b) for a, b in zip(edges, edges[1:]) if b > a]

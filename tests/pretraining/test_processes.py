@@ -1,0 +1,122 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.errors import CorpusError
+from spacy_elmo.pretraining import trainer
+from spacy_elmo.pretraining.corpus import load_corpora
+from spacy_elmo.pretraining.processes import Processes
+from spacy_elmo.pretraining.step import train_step
+from spacy_elmo.pretraining.trainer import pretrain
+
+ADAGRAD = {"name": "adagrad", "learn_rate": 0.3, "decay": "none", "warmup_steps": 0}
+SAMPLED = {"kind": "sampled", "n_samples": 20}
+
+
+def losses(output):
+    lines = [json.loads(line) for line in (output / "log.jsonl").open()]
+    return {r["step"]: r["loss"] for r in lines if "loss" in r}
+
+
+def torchrun(n, config, output, *overrides):
+    """The command of README on n processes of this machine."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n),
+        "--master-port", str(port), "-m", "spacy", "elmo", "pretrain", str(config),
+        str(output), *overrides,
+    ]  # fmt: skip
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    found = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert found.returncode == 0, found.stdout + found.stderr
+    return found.stdout
+
+
+@pytest.mark.parametrize("state", ["carried", "zero"])
+def test_two_processes_have_the_curve_of_one_and_either_goes_on(
+    make_settings, tmp_path, state
+):
+    recipe = {
+        "rows": 5, "state": state, "dropout": 0.0, "optimizer": ADAGRAD,
+        "softmax": {**SAMPLED, "sparse": True}, "loss_scale": 10.0, "grad_clip": 10.0,
+        "max_tokens": 5 * 10 * 8, "checkpoint_steps": 4,
+    }  # fmt: skip
+    settings = make_settings(**recipe)
+    pretrain(settings, tmp_path / "one", silent=True)
+    wanted = losses(tmp_path / "one")
+    # Two processes for the first half of the run, and then one.
+    half = ("--training.max_tokens", str(5 * 10 * 4))
+    torchrun(2, tmp_path / "config.cfg", tmp_path / "two", *half)
+    assert losses(tmp_path / "two").keys() == set(range(1, 5))
+    pretrain(settings, tmp_path / "two", silent=True)
+    found = losses(tmp_path / "two")
+    assert found == pytest.approx(wanted, rel=1e-5)
+    for mine, theirs in zip(
+        BiLM.from_path(tmp_path / "two").parameters(),
+        BiLM.from_path(tmp_path / "one").parameters(),
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-4)
+
+
+def one_step(make_settings, tmp_path, **training):
+    settings = make_settings(dropout=0.0, **training)
+    corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
+    run = trainer.start_run(settings, corpus)
+    states = None
+    for step in range(3):
+        done = train_step(run, settings.training, run.rows.read(), states, step, 9)
+        states = done.states
+    parameters = [*run.bilm.parameters(), *run.softmax.parameters()]
+    return done, parameters
+
+
+@pytest.mark.parametrize("kind", ["full", "sampled"])
+def test_parts_of_a_batch_have_the_gradients_of_the_whole(
+    make_settings, tmp_path, kind
+):
+    recipe = {"state": "carried", "softmax": {"kind": kind, "n_samples": 20}}
+    whole, wanted = one_step(make_settings, tmp_path, **recipe)
+    parts, found = one_step(make_settings, tmp_path, accumulate_gradient=3, **recipe)
+    assert parts.loss == pytest.approx(whole.loss, rel=1e-5)
+    assert parts.norm == pytest.approx(whole.norm, rel=1e-4)
+    for mine, theirs in zip(found, wanted):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=2e-4)
+    assert parts.states[0][0].h.shape == whole.states[0][0].h.shape
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_sparse_gradients_are_exact_with_adagrad(make_settings, tmp_path, parts):
+    recipe = {"optimizer": ADAGRAD, "accumulate_gradient": parts, "grad_clip": 0.01}
+    dense, wanted = one_step(make_settings, tmp_path, softmax=SAMPLED, **recipe)
+    sparse, found = one_step(
+        make_settings, tmp_path, softmax={**SAMPLED, "sparse": True}, **recipe
+    )
+    assert sparse.norm == pytest.approx(dense.norm, rel=1e-5)
+    for mine, theirs in zip(found, wanted):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5)
+
+
+def test_sparse_gradients_need_an_optimizer_that_has_them(make_settings):
+    with pytest.raises(CorpusError, match="ELMO038.*softmax.sparse.*adagrad"):
+        make_settings(softmax={**SAMPLED, "sparse": True})
+
+
+def test_more_processes_than_rows_are_refused(make_settings, tmp_path):
+    settings = make_settings()
+    corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
+    with pytest.raises(CorpusError, match="training.rows.*processes, 5"):
+        trainer.start_run(settings, corpus, Processes(0, 5))
+
+
+@pytest.mark.parametrize("n_rows, n", [(5, 2), (4, 4), (128, 3)])
+def test_every_row_has_one_process(n_rows, n):
+    rows = [row for rank in range(n) for row in Processes(rank, n).share(n_rows)]
+    assert rows == list(range(n_rows))
