@@ -116,8 +116,8 @@ def evaluate(
     softmax = read_softmax(path, bilm.options.lstm.projection_dim)
     vocab_path = vocab_path or vocabulary_beside(path)
     vocabulary = read_vocabulary(vocab_path)
-    if len(vocabulary) != len(softmax.bias):
-        problem = f"has {len(vocabulary)} words, but the softmax {len(softmax.bias)}"
+    if len(vocabulary) != softmax.vocab_size:
+        problem = f"has {len(vocabulary)} words, but the softmax {softmax.vocab_size}"
         raise CorpusError(Errors.E051.format(path=vocab_path, problem=problem))
     nlp, settings = _tokenization(path, lang, tokenized)
     width = bilm.options.char_cnn.max_characters_per_token

@@ -8,22 +8,23 @@ import torch
 from ..bilm import BiLM, Options
 from ..errors import Errors, TrainingError
 from ..weights import resolve
-from .model import has_softmax, read_softmax, vocabulary_beside
+from .model import AnySoftmax, has_softmax, read_softmax, vocabulary_beside
 from .softmax import Softmax
 from .vocabulary import UNK, read_vocabulary
 
 
 def load_start(
-    bilm: BiLM, softmax: Softmax, words: Sequence[str], name_or_path: str
+    bilm: BiLM, softmax: AnySoftmax, words: Sequence[str], name_or_path: str
 ) -> None:
     """Set a biLM and its softmax to those of a trained model.
 
     Words that both vocabularies have keep their rows of the softmax; new ones start
-    from the row of <UNK>, as which the model has read them. A model without a
-    softmax, such as the official ones, leaves the softmax as it is.
+    from the row of <UNK>, as which the model has read them. An adaptive softmax is
+    taken over where vocabulary and clusters are the same. A model without a softmax,
+    such as the official ones, leaves the softmax as it is.
 
     bilm (BiLM): Changed in place.
-    softmax (Softmax): Changed in place.
+    softmax (Softmax or AdaptiveSoftmax): Changed in place.
     words (Sequence[str]): The words of the softmax, in its order.
     name_or_path (str): The model: a registered name or a path.
     RAISES (MissingWeights): If there is none.
@@ -40,15 +41,31 @@ def load_start(
         return
     old = read_softmax(path, bilm.options.lstm.projection_dim)
     vocabulary_path = vocabulary_beside(path)
-    known = {word: i for i, word in enumerate(read_vocabulary(vocabulary_path))}
-    if len(known) != len(old.bias):
-        problem = f"has {len(known)} words, but the softmax {len(old.bias)}"
+    old_words = read_vocabulary(vocabulary_path)
+    if len(old_words) != old.vocab_size:
+        problem = f"has {len(old_words)} words, but the softmax {old.vocab_size}"
         raise TrainingError(Errors.E051.format(path=vocabulary_path, problem=problem))
+    if isinstance(old, Softmax) and isinstance(softmax, Softmax):
+        _copy_rows(old, softmax, old_words, words)
+    elif old_words == list(words) and _have_one_shape(old, softmax):
+        softmax.load_state_dict(old.state_dict())
+
+
+def _copy_rows(
+    old: Softmax, new: Softmax, old_words: Sequence[str], words: Sequence[str]
+) -> None:
+    known = {word: i for i, word in enumerate(old_words)}
     unknown = known[UNK]
     rows = torch.tensor([known.get(word, unknown) for word in words])
     with torch.no_grad():
-        softmax.weight.copy_(old.weight[rows])
-        softmax.bias.copy_(old.bias[rows])
+        new.weight.copy_(old.weight[rows])
+        new.bias.copy_(old.bias[rows])
+
+
+def _have_one_shape(old: AnySoftmax, new: AnySoftmax) -> bool:
+    return {k: v.shape for k, v in old.state_dict().items()} == {
+        k: v.shape for k, v in new.state_dict().items()
+    }
 
 
 def _differences(found: Options, wanted: Options) -> List[str]:

@@ -13,10 +13,10 @@ from ..bilm import BiLM
 from ..bilm.lstm import LSTMState
 from ..bilm.weights import replacing
 from ..errors import Errors, TrainingError, Warnings
+from .model import AnySoftmax
 from .processes import Processes
 from .rows import Rows
 from .settings import Settings
-from .softmax import Softmax
 from .towers import States
 
 CHECKPOINT = "checkpoint.pt"
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     """
 
     bilm: BiLM
-    softmax: Softmax
+    softmax: AnySoftmax
     optimizer: torch.optim.Optimizer
     rows: Rows
     towers: nn.Module

@@ -11,8 +11,8 @@ from ..bilm.lstm import LSTMState
 from ..bilm.packing import batch_sizes, packed_positions
 from .corpus import Corpus
 from .directions import Directions, directions
+from .model import AnySoftmax
 from .processes import Processes
-from .softmax import Softmax
 from .vocabulary import EOS_ID, UNK_ID
 
 Ints = npt.NDArray[Any]
@@ -50,7 +50,7 @@ class Perplexity(NamedTuple):
 @torch.no_grad()
 def evaluate(
     bilm: BiLM,
-    softmax: Softmax,
+    softmax: AnySoftmax,
     corpus: Corpus,
     *,
     state: str,
@@ -136,7 +136,7 @@ def _cut(texts: List[Ints]) -> Iterator[List[Ints]]:
 
 
 def _log_likelihood(
-    bilm: BiLM, softmax: Softmax, corpus: Corpus, texts: List[Directions], d: int
+    bilm: BiLM, softmax: AnySoftmax, corpus: Corpus, texts: List[Directions], d: int
 ) -> float:
     """The log likelihood of texts of falling length in one direction, in nats. Long
     texts go window by window, with the state carried: memory is bounded.

@@ -7,10 +7,12 @@ from typing import (
     Collection,
     Dict,
     Optional,
+    Sequence,
     Type,
     TypeVar,
     Union,
     get_args,
+    get_origin,
     get_type_hints,
 )
 
@@ -104,7 +106,9 @@ class OptimizerSettings:
 class SoftmaxSettings:
     """[training.softmax].
 
-    kind: "sampled" (log-uniform negatives) or "full".
+    kind: "sampled" (log-uniform negatives), "full" or "adaptive". The first is the
+        paper's; the second is exact and best up to about 100,000 words.
+    cutoffs: Of the adaptive softmax: ranks at which clusters of rarer words begin.
     n_samples: Negatives a step, shared by the batch and by both directions.
     sparse: Update only the words that were drawn or wanted, for large vocabularies.
         Adagrad gives the same either way, and AdamW does not have it.
@@ -113,10 +117,18 @@ class SoftmaxSettings:
     kind: str = "sampled"
     n_samples: int = 8192
     sparse: bool = False
+    cutoffs: Sequence[int] = (2000, 10_000, 50_000)
 
     def __post_init__(self) -> None:
         _check_kinds(self, "training.softmax")
-        _one_of(("sampled", "full"), self, "training.softmax", "kind")
+        kinds = ("sampled", "full", "adaptive")
+        _one_of(kinds, self, "training.softmax", "kind")
+        cutoffs = list(self.cutoffs)
+        if cutoffs != sorted(set(cutoffs)) or not all(
+            type(n) is int and n > 0 for n in cutoffs
+        ):
+            wanted = "rising whole numbers above 0"
+            raise _impossible(self, "training.softmax", "cutoffs", wanted)
         _at_least(1, self, "training.softmax", "n_samples")
 
 
@@ -278,7 +290,8 @@ def _no_others(values: Dict[str, Any], known: Collection[str], section: str) -> 
 def _check_kinds(settings: Any, section: str) -> None:
     for name, hint in get_type_hints(type(settings)).items():
         value = getattr(settings, name)
-        kind = next(iter(get_args(hint)), hint)  # X of Optional[X]
+        optional = get_origin(hint) is Union
+        kind = get_args(hint)[0] if optional else hint
         if kind not in _KINDS or (value is None and kind is not hint):
             continue
         allowed = (int, float) if kind is float else kind

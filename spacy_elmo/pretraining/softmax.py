@@ -24,6 +24,7 @@ class Softmax(nn.Module):
 
     def __init__(self, vocab_size: int, width: int, sparse: bool = False):
         super().__init__()
+        self.vocab_size = vocab_size
         self.sparse = sparse
         self.weight = nn.Parameter(torch.empty(vocab_size, width))
         self.bias = nn.Parameter(torch.zeros(vocab_size))

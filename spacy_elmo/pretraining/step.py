@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..bilm.lstm import LSTMState
 from .checkpoint import Run
 from .directions import Directions
+from .model import AnySoftmax
 from .optimizer import set_learn_rate
 from .processes import Processes, shares
 from .sampling import Sample, draw_sample
@@ -120,7 +121,7 @@ def _accumulate(
 
 
 def exchange_gradients(
-    softmax: Softmax, sample: Optional[Sample], processes: Processes
+    softmax: AnySoftmax, sample: Optional[Sample], processes: Processes
 ) -> None:
     """Average the gradients of the softmax over the processes. A sparse one has the
     rows of the negatives, which all share, and those of the targets: what is sent
@@ -128,12 +129,14 @@ def exchange_gradients(
     """
     if processes.n == 1:
         return
-    weight, bias = softmax.weight, softmax.bias
-    assert weight.grad is not None and bias.grad is not None
-    processes.sum(bias.grad).div_(processes.n)
-    if not weight.grad.is_sparse:
-        processes.sum(weight.grad).div_(processes.n)
+    for param in softmax.parameters():
+        assert param.grad is not None
+        if not param.grad.is_sparse:
+            processes.sum(param.grad).div_(processes.n)
+    if not (isinstance(softmax, Softmax) and softmax.sparse):
         return
+    weight = softmax.weight
+    assert weight.grad is not None
     assert sample is not None
     gradient = weight.grad.coalesce()
     ids, values = gradient.indices()[0], gradient.values()

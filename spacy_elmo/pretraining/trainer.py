@@ -22,12 +22,12 @@ from .directions import Directions
 from .evaluation import Perplexity, evaluate
 from .initialization import initialize
 from .log import Log
-from .model import VOCABULARY, write_model
+from .model import VOCABULARY, make_softmax, write_model
 from .optimizer import make_optimizer
 from .processes import Processes, joined_processes
 from .rows import Rows
 from .settings import Settings, TrainingSettings
-from .softmax import Softmax, compile_softmax
+from .softmax import compile_softmax
 from .step import Step, train_step
 from .towers import Towers
 from .vocabulary import write_vocabulary
@@ -99,7 +99,7 @@ def start_run(
         )
     bilm = initialize(BiLM(settings.options), training.seed)
     width = settings.options.lstm.projection_dim
-    softmax = Softmax(corpus.vocab_size, width, training.softmax.sparse)
+    softmax = make_softmax(training.softmax, corpus.vocab_size, width)
     softmax.initialize(training.seed + 1)
     if settings.init_from is not None:
         words = corpus.words[: corpus.vocab_size]

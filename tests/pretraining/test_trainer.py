@@ -70,11 +70,14 @@ RECIPES = {
         "optimizer": {"name": "adagrad", "learn_rate": 0.3, "decay": "none",
                       "warmup_steps": 0},
     },
+    "adaptive": {
+        "state": "zero", "softmax": {"kind": "adaptive", "cutoffs": [10, 20]}
+    },
     "bfloat16": {"precision": "bfloat16"},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("recipe", list(RECIPES.values())[:3], ids=list(RECIPES)[:3])
+@pytest.mark.parametrize("recipe", list(RECIPES.values())[:4], ids=list(RECIPES)[:4])
 def test_a_language_is_learned_far_below_its_unigram_entropy(
     make_settings, tmp_path, recipe
 ):

@@ -1,0 +1,250 @@
+"""Tokens a second of pretraining, beside a plain PyTorch trainer and the machine's
+matrix products.
+
+    python benchmarks/pretrain.py --text heldout.txt --output benchmarks
+
+The plain trainer is what the same model takes in ordinary PyTorch: nn.Conv1d over
+every distinct word, nn.LSTM with proj_size, the same sampled softmax by autograd,
+AdamW, float32. It stops short of clips, residuals and of starting sentences anew,
+which only makes it faster. The arms take turns; ratios are medians over the turns.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spacy_elmo.bilm import Options
+from spacy_elmo.bilm.char_conv import compile_split
+from spacy_elmo.bilm.lstm_grad import compile_cells
+from spacy_elmo.pretraining.corpus import Corpus, load_corpora
+from spacy_elmo.pretraining.sampling import draw_sample
+from spacy_elmo.pretraining.settings import Settings, read_settings
+from spacy_elmo.pretraining.softmax import compile_softmax
+from spacy_elmo.pretraining.step import train_step
+from spacy_elmo.pretraining.trainer import start_run
+
+ROOT = Path(__file__).resolve().parent.parent
+WARM_UP = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--text", required=True, help="Text of some 10,000 tokens")
+    parser.add_argument("--output", type=Path, help="For pretrain.json and .md")
+    parser.add_argument("--config", default=str(ROOT / "configs/pretrain_small.cfg"))
+    parser.add_argument("--dim", type=int, nargs="+", default=[512, 1024])
+    parser.add_argument("--rows", type=int, default=128)
+    parser.add_argument("--turns", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--no-compile", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    if not args.no_compile:
+        # A variant of each function for each width and precision.
+        torch._dynamo.config.recompile_limit = 64
+        compile_split()
+        compile_cells()
+        compile_softmax()
+    results = {
+        "machine": f"{platform.processor() or platform.machine()}, "
+        f"{args.threads} threads, torch {torch.__version__}",
+        "compiled": not args.no_compile,
+        "geometries": [measure(dim, args) for dim in args.dim],
+    }
+    table = render(results)
+    if args.output is not None:
+        (args.output / "pretrain.json").write_text(json.dumps(results, indent=2) + "\n")
+        (args.output / "pretrain.md").write_text(table)
+    print(table)
+
+
+def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:
+    """All arms for one width of the LSTM."""
+    settings = {
+        "paths.train": args.text, "model.lstm.dim": dim, "training.rows": args.rows,
+        "corpus.ascii_quotes": 0.0,
+    }  # fmt: skip
+    with TemporaryDirectory() as cache:
+        low = read_settings(args.config, {**settings, "training.precision": "bfloat16"})
+        full = read_settings(args.config, {**settings, "training.precision": "float32"})
+        corpus, _ = load_corpora(low, Path(cache), silent=True)
+        arms = {
+            "plain PyTorch, float32": plain_step(full, corpus),
+            "spacy_elmo, float32": our_step(full, corpus),
+            "spacy_elmo, bfloat16": our_step(low, corpus),
+        }
+        seconds = take_turns(arms, args.turns)
+    n_tokens = low.training.tokens_per_step
+    n_products = products(low, corpus) * n_tokens
+    peak = {str(d): peak_products(d) for d in (torch.float32, torch.bfloat16)}
+    plain = seconds["plain PyTorch, float32"]
+    found: Dict[str, Any] = {"geometry": f"2x{dim}/128", "arms": {}, "peak": peak}
+    for name, times in seconds.items():
+        dtype = "torch.bfloat16" if "bfloat16" in name else "torch.float32"
+        median = statistics.median(times)
+        found["arms"][name] = {
+            "tokens_per_second": n_tokens / median,
+            "ratio": statistics.median(p / t for p, t in zip(plain, times)),
+            "share_of_bound": n_products / median / peak[dtype],
+        }
+    return found
+
+
+def take_turns(
+    arms: Dict[str, Callable[[], None]], turns: int
+) -> Dict[str, List[float]]:
+    seconds: Dict[str, List[float]] = {name: [] for name in arms}
+    for turn in range(WARM_UP + turns):
+        for name, step in arms.items():
+            start = time.perf_counter()
+            step()
+            if turn >= WARM_UP:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def our_step(settings: Settings, corpus: Corpus) -> Callable[[], None]:
+    run = start_run(settings, corpus)
+    state: Dict[str, Any] = {"states": None, "step": 0}
+
+    def step() -> None:
+        batch = run.rows.read()
+        done = train_step(
+            run, settings.training, batch, state["states"], state["step"], 10_000
+        )
+        state.update(states=done.states, step=state["step"] + 1)
+
+    return step
+
+
+def plain_step(settings: Settings, corpus: Corpus) -> Callable[[], None]:
+    model = PlainModel(settings.options, corpus.vocab_size)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    rows = start_run(settings, corpus).rows
+    rng = np.random.default_rng(0)
+
+    def step() -> None:
+        batch = rows.read()
+        words, where = np.unique(batch.inputs, return_inverse=True)
+        sample = draw_sample(
+            rng, settings.training.softmax.n_samples, corpus.vocab_size
+        )
+        targets = torch.from_numpy(corpus.in_vocabulary(batch.targets))
+        loss = model(
+            torch.from_numpy(corpus.characters[words]).long(),
+            torch.from_numpy(where.reshape(batch.inputs.shape)),
+            targets,
+            sample.ids,
+            sample.log_expected(sample.ids),
+            sample.log_expected(targets),
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+class PlainModel(nn.Module):
+    """The same language model in ordinary PyTorch."""
+
+    def __init__(self, options: Options, vocab_size: int):
+        super().__init__()
+        char_cnn, lstm = options.char_cnn, options.lstm
+        n, width = char_cnn.n_filters, lstm.projection_dim
+        self.embed = nn.Embedding(261, char_cnn.embedding_dim)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(char_cnn.embedding_dim, n_w, w) for w, n_w in char_cnn.filters
+        )
+        self.transform, self.carry = nn.Linear(n, n), nn.Linear(n, n)
+        self.project = nn.Linear(n, width)
+        self.lstms = nn.ModuleList(
+            nn.LSTM(width, lstm.dim, lstm.n_layers, proj_size=width) for _ in range(2)
+        )
+        self.softmax = nn.Embedding(vocab_size, width)
+        self.bias = nn.Embedding(vocab_size, 1)
+
+    def forward(
+        self, characters: Tensor, where: Tensor, targets: Tensor, sample: Tensor,
+        log_sample: Tensor, log_target: Tensor,
+    ) -> Tensor:  # fmt: skip
+        embedded = self.embed(characters).transpose(1, 2)
+        x = torch.cat([torch.relu(c(embedded).amax(2)) for c in self.convolutions], 1)
+        gate = torch.sigmoid(self.carry(x))
+        x = self.project(gate * torch.relu(self.transform(x)) + (1 - gate) * x)
+        losses = []
+        for d in range(2):
+            h = self.lstms[d](F.embedding(where[d], x))[0].flatten(0, 1)
+            target = targets[d].flatten()
+            true = (h * self.softmax(target)).sum(1) + self.bias(target)[:, 0]
+            true = true - log_target[d].flatten()
+            negative = h @ self.softmax(sample).t() + self.bias(sample)[:, 0]
+            negative = negative - log_sample
+            negative = negative.masked_fill(target[:, None] == sample, -torch.inf)
+            logits = torch.cat([true[:, None], negative], 1)
+            losses.append(F.cross_entropy(logits, torch.zeros_like(target)))
+        return (losses[0] + losses[1]) / 2
+
+
+def products(settings: Settings, corpus: Corpus) -> float:
+    """Floating-point operations of the matrix products for a token of the corpus, in
+    both directions: each multiplies twice more in the backward pass.
+    """
+    lstm, char_cnn = settings.options.lstm, settings.options.char_cnn
+    P, n, d = lstm.projection_dim, char_cnn.n_filters, char_cnn.embedding_dim
+    per_token = 2 * lstm.n_layers * (2 * P * 4 * lstm.dim + lstm.dim * P)
+    per_token += 2 * P * settings.training.softmax.n_samples
+    rows = start_run(settings, corpus).rows
+    words = np.unique(rows.read().inputs)
+    lengths = (corpus.characters[words] != 261).sum(1).mean()
+    widest = max(w for w, _ in char_cnn.filters)
+    per_word = lengths * widest * d * n + char_cnn.n_highway * 2 * n * n + n * P
+    share = len(words) / settings.training.tokens_per_step
+    return float(2 * 3 * (per_token + share * per_word))
+
+
+def peak_products(dtype: torch.dtype, size: int = 2048) -> float:
+    """Operations a second of a large square matrix product, the best of several."""
+    a, b = (torch.randn(size, size).to(dtype) for _ in range(2))
+    times = []
+    for _ in range(8):
+        start = time.perf_counter()
+        a @ b
+        times.append(time.perf_counter() - start)
+    return 2 * size**3 / min(times)
+
+
+def render(results: Dict[str, Any]) -> str:
+    lines = [
+        f"Pretraining, {results['machine']}.",
+        "",
+        "| geometry | trainer | tokens/s | against plain | share of the bound |",
+        "|---|---|---|---|---|",
+    ]
+    for found in results["geometries"]:
+        for name, arm in found["arms"].items():
+            lines.append(
+                f"| {found['geometry']} | {name} | {arm['tokens_per_second']:,.0f} "
+                f"| {arm['ratio']:.2f}x | {arm['share_of_bound']:.2f} |"
+            )
+    peaks = results["geometries"][0]["peak"]
+    lines += ["", "The bound: matrix products of 2048 x 2048 at " + ", ".join(
+        f"{value / 1e9:,.0f} GFLOP/s ({name.split('.')[1]})"
+        for name, value in peaks.items()
+    ) + "."]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
