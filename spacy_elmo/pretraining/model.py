@@ -109,7 +109,7 @@ def _plain_softmax(arrays: Arrays, width: int, files: ModelFiles) -> Softmax:
 def _adaptive_softmax(arrays: Arrays, width: int, files: ModelFiles) -> AdaptiveSoftmax:
     """The sizes of the head and of the clusters tell the cutoffs."""
     state = {k[len(ADAPTIVE) + 1 :]: torch.from_numpy(v) for k, v in arrays.items()}
-    tails = sorted(k for k in state if k.startswith("words.tail.") and ".1." in k)
+    tails = sorted(k for k in state if k.endswith(".1.weight"))
     head = state.get("words.head.weight")
     if head is None or head.dim() != 2 or head.shape[1] != width:
         shape = () if head is None else tuple(head.shape)
