@@ -49,7 +49,7 @@ def test_worker_processes_give_the_same_vectors(tiny_weights, tmp_path):
     # In a process group of its own, which may hang and be ended
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf8")
-    methods = {"fork", "spawn"}.intersection(multiprocessing.get_all_start_methods())
+    methods = multiprocessing.get_all_start_methods()  # fork, spawn, forkserver
     command = [sys.executable, str(script), str(tiny_weights), *sorted(methods)]
     process = subprocess.Popen(
         command,
