@@ -1,0 +1,122 @@
+"""A peer in an environment of its own: loads weights once, and then runs batches when
+it is told to, a line of JSON for each. Started by speed.py:
+
+    python benchmarks/peers.py allennlp WEIGHTS
+    python benchmarks/peers.py simple_elmo WEIGHTS
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Callable, List, Tuple
+from unittest.mock import MagicMock, patch
+
+Sentences = List[List[str]]
+Run = Callable[[Sentences], List[Any]]
+
+MAX_BATCH = 256
+# What AllenNLP's ELMo imports of AllenNLP beside its own modules.
+PACKAGES = ["", ".common", ".data", ".data.token_indexers", ".modules", ".nn"]
+MOCKS = [
+    "common.file_utils", "common.util", "data.batch", "data.fields", "data.instance",
+    "data.tokenizers", "data.tokenizers.token_class", "data.vocabulary",
+    "data.token_indexers.token_indexer", "nn.initializers",
+]  # fmt: skip
+
+
+def main() -> None:
+    name, weights, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    # What libraries print must not come between the lines of JSON.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    loaders = {"allennlp": load_allennlp, "simple_elmo": load_simple_elmo}
+    run, fresh = loaders[name](weights, threads)
+    print(json.dumps({"ready": name}), file=answers, flush=True)
+    for line in sys.stdin:
+        task = json.loads(line)
+        start = time.perf_counter()
+        layers = [array for batch in task["batches"] for array in run(batch)]
+        seconds = time.perf_counter() - start
+        answer = {"seconds": seconds}
+        if task.get("show"):
+            # From the zero state: simple_elmo's is carried from batch to batch.
+            layers = [a for batch in task["batches"] for a in fresh(batch)]
+            answer["layers"] = [array.tolist() for array in layers]
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def load_allennlp(weights: Path, threads: int) -> Tuple[Run, Run]:
+    """AllenNLP's own modules. Its LSTM state is reset before each batch: a sentence
+    must not depend on the batch before.
+    """
+    import torch
+
+    torch.set_num_threads(threads)
+    found = importlib.util.find_spec("allennlp")
+    assert found is not None and found.submodule_search_locations
+    [root] = found.submodule_search_locations
+    stubs: Any = {f"allennlp.{name}": MagicMock() for name in MOCKS}
+    for name in PACKAGES:
+        package = ModuleType(f"allennlp{name}")
+        package.__path__ = [root + name.replace(".", "/")]
+        stubs[package.__name__] = package
+    stubs["allennlp.common"].FromParams = object
+    stubs["allennlp.common.file_utils"].cached_path = lambda path: path
+    with patch.dict(sys.modules, stubs):
+        elmo = importlib.import_module("allennlp.modules.elmo")
+        indexer = importlib.import_module("allennlp.data.token_indexers.elmo_indexer")
+    to_ids = indexer.ELMoCharacterMapper({}).convert_word_to_char_ids
+    bilm = elmo._ElmoBiLm(str(weights / "options.json"), str(weights / "weights.hdf5"))
+
+    def run(batch: Sentences) -> List[Any]:
+        ids = torch.zeros(len(batch), max(map(len, batch)), 50, dtype=torch.long)
+        for row, words in zip(ids, batch):
+            row[: len(words)] = torch.tensor([to_ids(word) for word in words])
+        bilm._elmo_lstm.reset_states()
+        with torch.no_grad():
+            layers = torch.stack(bilm(ids)["activations"], dim=2).numpy()
+        return [array[1 : len(s) + 1] for array, s in zip(layers, batch)]
+
+    return run, run
+
+
+def load_simple_elmo(weights: Path, threads: int) -> Tuple[Run, Run]:
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf  # type: ignore[import-not-found]
+    from simple_elmo import ElmoModel  # type: ignore[import-not-found]
+
+    threads_of = {
+        "intra_op_parallelism_threads": threads, "inter_op_parallelism_threads": 1
+    }  # fmt: skip
+    model = ElmoModel()
+    model.load(str(weights), max_batch_size=MAX_BATCH)
+    # Makes the graph. The session that it opens for each call costs seconds: one that
+    # stays is the better way, which its interface has too.
+    model.get_elmo_vectors([["a"]], warmup=False, layers="all")
+    session = tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(**threads_of))
+    session.run(tf.compat.v1.global_variables_initializer())
+
+    def run(batch: Sentences) -> List[Any]:
+        model.batch_size = len(batch)
+        layers = model.get_elmo_vectors(
+            batch, warmup=False, layers="all", session=session
+        )
+        # (sentences, layers, words, width) -> as ours
+        return [
+            layers[i].transpose(1, 0, 2)[: len(words)] for i, words in enumerate(batch)
+        ]
+
+    def fresh(batch: Sentences) -> List[Any]:
+        session.run(tf.compat.v1.global_variables_initializer())
+        return run(batch)
+
+    return run, fresh
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,391 @@
+"""Words a second of the biLM beside AllenNLP's and simple_elmo's, on the same
+sentences and weights, and beside the machine's matrix products.
+
+    python benchmarks/speed.py --text ../shared/data/eval/ewt/dev.tsv \
+        --allennlp ENV/bin/python --simple-elmo ENV/bin/python --output benchmarks
+
+The peers live in environments of their own:
+
+    pip install torch==2.13.0 h5py && pip install --no-deps allennlp==2.10.1
+    pip install simple_elmo tensorflow-cpu tf-keras
+
+Each arm runs the whole text in turn with the others; ratios are medians over the
+turns, because the machine's speed changes from minute to minute. Weights are drawn at
+random in the official geometries: speed does not depend on their values.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy as np
+import spacy
+import torch
+from spacy.tokens import Doc
+
+from spacy_elmo.bilm import BiLM, Options
+from spacy_elmo.bilm.packing import batch_sizes
+from spacy_elmo.layers.cache import WordCache
+
+ROOT = Path(__file__).resolve().parent.parent
+FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
+# dim, projection, highways; words of the text that a turn runs
+GEOMETRIES = {"original": (4096, 512, 2, 2000), "small": (1024, 128, 1, 10000)}
+BEST_BATCHES = (32, 64, 128)
+TOLERANCE = 1e-5
+
+Sentences = List[List[str]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--text", type=Path, help="Lines of words, or a treebank's TSV")
+    parser.add_argument("--allennlp", help="Python of the environment that has it")
+    parser.add_argument("--simple-elmo", help="Python of the environment that has it")
+    parser.add_argument("--geometries", nargs="+", default=list(GEOMETRIES))
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--words", type=int, help="Of the text; by default by geometry")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--output", type=Path, help="For speed.json and speed.md")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    results: Dict[str, Any] = {
+        "machine": machine(args.threads),
+        "geometries": {},
+    }
+    for name in args.geometries:
+        with TemporaryDirectory() as folder:
+            results["geometries"][name] = measure(name, Path(folder), args)
+    table = render(results)
+    if args.output is not None:
+        (args.output / "speed.json").write_text(json.dumps(results, indent=2) + "\n")
+        (args.output / "speed.md").write_text(table)
+    print(table)
+
+
+def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]:
+    """All arms for one geometry."""
+    dim, projection, n_highway, n_words = GEOMETRIES[name]
+    bilm = random_bilm(dim, projection, n_highway)
+    bilm.save(folder)
+    sentences = read_sentences(args.text, args.words or n_words)
+    n_words = sum(map(len, sentences))
+    ordered = sorted(sentences, key=len)
+    low = BiLM.from_path(folder).use_bfloat16()
+    exact = BiLM.from_path(folder)
+    warm = WordCache(1 << 30)
+    arms: Dict[str, Callable[[], float]] = {
+        "spacy_elmo, float32, cold": timed(lambda: exact.encode(sentences)),
+        "spacy_elmo, float32, warm": timed(lambda: with_cache(exact, warm, sentences)),
+        "spacy_elmo, bfloat16, cold": timed(lambda: low.encode(sentences)),
+    }
+    peers = start_peers(folder, args)
+    for peer, process in peers.items():
+        arms[f"{peer}, batches of 32"] = asked(process, batches(sentences, 32))
+        for size in BEST_BATCHES:
+            arms[f"{peer}, sorted, {size}"] = asked(process, batches(ordered, size))
+    seconds = take_turns(arms, args.turns)
+    outputs = compare(exact, low, peers, sentences)
+    for process in peers.values():
+        process.terminate()
+    return {
+        "geometry": f"{dim}/{projection}",
+        "words": n_words,
+        "words_per_second": {
+            arm: n_words / statistics.median(t) for arm, t in seconds.items()
+        },
+        "ratios": ratios(seconds, list(peers)),
+        "outputs": outputs,
+        "bound": bound(exact, sentences),
+        "linear": growth(exact, args),
+        "latency": latency(folder, bilm),
+        "disk": load_and_save(folder),
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def random_bilm(dim: int, projection: int, n_highway: int) -> BiLM:
+    options = {
+        "lstm": {"dim": dim, "projection_dim": projection, "n_layers": 2,
+                 "cell_clip": 3, "proj_clip": 3, "use_skip_connections": True},
+        "char_cnn": {"activation": "relu", "filters": FILTERS, "n_highway": n_highway,
+                     "embedding": {"dim": 16}, "n_characters": 262,
+                     "max_characters_per_token": 50},
+    }  # fmt: skip
+    bilm = BiLM(Options.from_dict(options)).requires_grad_(False)
+    torch.manual_seed(0)
+    for param in bilm.parameters():
+        fan_in = param.shape[0] if param.dim() == 2 else param[0].numel()
+        torch.nn.init.normal_(param, 0.0, 1 / max(1, fan_in) ** 0.5)
+        if param.dim() == 1:
+            param.mul_(0.1)
+    return bilm
+
+
+def read_sentences(path: Optional[Path], n_words: int) -> Sentences:
+    """Sentences of about n_words words, read again from the start if there are too
+    few.
+    """
+    if path is not None and path.suffix == ".tsv":
+        blocks = path.read_text(encoding="utf8").split("\n\n")
+        rows = [[r for r in b.split("\n") if r and r[0] != "#"] for b in blocks]
+        column = 1 if rows[0] and rows[0][0].split("\t")[0].isdigit() else 0
+        found = [[r.split("\t")[column] for r in row] for row in rows if row]
+    else:
+        path = path or ROOT / "assets" / "sample_train.iob"
+        lines = path.read_text(encoding="utf8").splitlines()
+        found = [[w.split("|")[0] for w in line.split()] for line in lines if line]
+    sentences: Sentences = []
+    n = 0
+    while n < n_words:
+        for sentence in found:
+            sentences.append(sentence)
+            n += len(sentence)
+            if n >= n_words:
+                break
+    return sentences
+
+
+def batches(sentences: Sentences, size: int) -> List[Sentences]:
+    return [sentences[i : i + size] for i in range(0, len(sentences), size)]
+
+
+def timed(run: Callable[[], Any]) -> Callable[[], float]:
+    def timing() -> float:
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    return timing
+
+
+def with_cache(bilm: BiLM, cache: WordCache, sentences: Sentences) -> Any:
+    """As the `elmo` component runs: token vectors of known words are kept."""
+    index: Dict[str, int] = {}
+    ids = [[index.setdefault(w, len(index) + 2) for w in s] for s in sentences]
+    return bilm.encode_ids(cache.lookup(bilm, list(index)), ids)
+
+
+def start_peers(folder: Path, args: argparse.Namespace) -> Dict[str, Any]:
+    found = {}
+    for name, python in (
+        ("allennlp", args.allennlp),
+        ("simple_elmo", args.simple_elmo),
+    ):
+        if python is None:
+            continue
+        command = [python, str(ROOT / "benchmarks" / "peers.py"), name, str(folder)]
+        process = subprocess.Popen(
+            [*command, str(args.threads)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        if not process.stdout.readline():  # type: ignore[union-attr]
+            print(f"{name} does not run there: left out", file=sys.stderr)
+            continue
+        found[name] = process
+    return found
+
+
+def ask(process: Any, task: Dict[str, Any]) -> Dict[str, Any]:
+    process.stdin.write(json.dumps(task) + "\n")
+    process.stdin.flush()
+    return dict(json.loads(process.stdout.readline()))
+
+
+def asked(process: Any, work: List[Sentences]) -> Callable[[], float]:
+    return lambda: float(ask(process, {"batches": work})["seconds"])
+
+
+def take_turns(
+    arms: Dict[str, Callable[[], float]], turns: int
+) -> Dict[str, List[float]]:
+    seconds: Dict[str, List[float]] = {name: [] for name in arms}
+    for turn in range(1 + turns):
+        for name, run in arms.items():
+            found = run()
+            if turn:  # the first one warms up
+                seconds[name].append(found)
+    return seconds
+
+
+def ratios(seconds: Dict[str, List[float]], peers: List[str]) -> Dict[str, float]:
+    """How many times faster we are, as the median over the turns."""
+    found = {}
+    for peer in peers:
+        used = f"{peer}, batches of 32"
+        best = min(
+            (arm for arm in seconds if arm.startswith(f"{peer}, ")),
+            key=lambda arm: statistics.median(seconds[arm]),
+        )
+        for ours in (arm for arm in seconds if arm.startswith("spacy_elmo")):
+            for what, arm in (("as used", used), (f"at its best ({best})", best)):
+                pairs = zip(seconds[arm], seconds[ours])
+                ratio = statistics.median(theirs / mine for theirs, mine in pairs)
+                found[f"{ours} against {peer} {what}"] = ratio
+    return found
+
+
+def compare(
+    exact: BiLM, low: BiLM, peers: Dict[str, Any], sentences: Sentences
+) -> Dict[str, float]:
+    """How far apart the outputs are: largest difference, and mean cosine."""
+    some = sentences[:8]
+    wanted = exact.encode(some)[0]
+    found = {"bfloat16, mean cosine": mean_cosine(low.encode(some)[0], wanted)}
+    for name, process in peers.items():
+        theirs = ask(process, {"batches": [some], "show": True})["layers"]
+        found[f"{name}, largest difference"] = max(
+            float(np.abs(np.array(a) - b).max()) for a, b in zip(theirs, wanted)
+        )
+    return found
+
+
+def mean_cosine(found: List[Any], wanted: List[Any]) -> float:
+    a, b = (np.concatenate(arrays)[:, 1:] for arrays in (found, wanted))
+    norms = np.linalg.norm(a, axis=2) * np.linalg.norm(b, axis=2)
+    return float(((a * b).sum(2) / norms).mean())
+
+
+def bound(bilm: BiLM, sentences: Sentences) -> Dict[str, float]:
+    """The share of the matrix-product bound that the LSTMs reach: operations of their
+    products, at the peak of large square ones, over their time.
+    """
+    lstm = bilm.options.lstm
+    lengths = sorted((len(s) + 2 for s in sentences), reverse=True)
+    sizes = batch_sizes(lengths[: max(1, 4096 * len(lengths) // sum(lengths))])
+    n_tokens = sum(sizes)
+    per_token = 2 * lstm.projection_dim * 4 * lstm.dim + lstm.dim * lstm.projection_dim
+    operations = 2 * n_tokens * 2 * lstm.n_layers * per_token
+    x = torch.randn(n_tokens, lstm.projection_dim)
+    low = BiLM(bilm.options).requires_grad_(False)
+    low.load_state_dict(bilm.state_dict())
+    low.use_bfloat16()
+    found = {}
+    for name, model, dtype in (
+        ("float32", bilm, torch.float32), ("bfloat16", low, torch.bfloat16)
+    ):  # fmt: skip
+        shares = []
+        for _ in range(5):
+            peak = peak_products(dtype)
+            with torch.no_grad():
+                start = time.perf_counter()
+                model(x, sizes)
+                shares.append(operations / peak / (time.perf_counter() - start))
+        found[name] = statistics.median(shares[1:])
+        found[f"{name}, peak GFLOP/s"] = peak / 1e9
+    return found
+
+
+def peak_products(dtype: torch.dtype, size: int = 2048) -> float:
+    """Operations a second of a large square matrix product, the best of some."""
+    a, b = (torch.randn(size, size).to(dtype) for _ in range(2))
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        a @ b
+        times.append(time.perf_counter() - start)
+    return 2 * size**3 / min(times)
+
+
+def growth(bilm: BiLM, args: argparse.Namespace) -> Dict[str, float]:
+    """Words a second as the text grows and with one thread."""
+    big = bilm.options.lstm.dim > 2000
+    sizes = (500, 1000, 2000) if big else (2500, 5000, 10000, 20000)
+    found = {f"{n} words": words_per_second(bilm, args, n) for n in sizes}
+    torch.set_num_threads(1)
+    found[f"{sizes[-1]} words, 1 thread"] = words_per_second(bilm, args, sizes[-1])
+    torch.set_num_threads(args.threads)
+    return found
+
+
+def words_per_second(bilm: BiLM, args: argparse.Namespace, n: int) -> float:
+    sentences = read_sentences(args.text, n)
+    seconds = min(timed(lambda: bilm.encode(sentences))() for _ in range(2))
+    return sum(map(len, sentences)) / seconds
+
+
+def latency(folder: Path, bilm: BiLM) -> Dict[str, float]:
+    """One sentence of ten words through nlp(...), beside the time that it takes to
+    read the recurrent weights from memory at each step.
+    """
+    nlp = spacy.blank("en")
+    model = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(folder)}
+    nlp.add_pipe("elmo", config={"model": model})
+    text = "The play that she wrote opens in the spring ."
+    for _ in range(5):
+        nlp(text)
+    times = [timed(lambda: nlp(text))() for _ in range(30)]
+    n_steps, lstm = 12, bilm.options.lstm
+    weights = 2 * lstm.n_layers * (
+        lstm.projection_dim * 4 * lstm.dim + lstm.dim * lstm.projection_dim
+    )  # fmt: skip
+    block = torch.zeros(1 << 26)
+    bandwidth = block.nbytes / min(timed(block.sum)() for _ in range(5))
+    floor = n_steps * weights * 4 / bandwidth
+    median = statistics.median(times)
+    return {"milliseconds": median * 1e3, "bound_milliseconds": floor * 1e3}
+
+
+def load_and_save(folder: Path) -> Dict[str, float]:
+    """Seconds to save and to load a pipeline."""
+    nlp = spacy.blank("en")
+    model = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(folder)}
+    nlp.add_pipe("elmo", config={"model": model})
+    nlp(Doc(nlp.vocab, words=["play"]))
+    first, second = folder / "first", folder / "second"
+    return {
+        "save": timed(lambda: nlp.to_disk(first))(),
+        "save again": timed(lambda: nlp.to_disk(second))(),
+        "load": statistics.median(
+            timed(lambda: spacy.load(first))() for _ in range(3)
+        ),
+    }  # fmt: skip
+
+
+def machine(threads: int) -> str:
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        lines = [x for x in info.read_text().split("\n") if x.startswith("model name")]
+        cpu = lines[0].split(":")[1].strip() if lines else cpu
+    return f"{cpu}, {threads} threads, torch {torch.__version__}"
+
+
+def render(results: Dict[str, Any]) -> str:
+    lines = [f"Measured on {results['machine']}."]
+    for name, found in results["geometries"].items():
+        lines += [
+            "", f"## {name} ({found['geometry']}), {found['words']:,} words", "",
+            "| | words/s |", "|---|---|",
+            *(f"| {k} | {v:,.0f} |" for k, v in found["words_per_second"].items()),
+            "", "| ratio | |", "|---|---|",
+            *(f"| {k} | {v:.2f}x |" for k, v in found["ratios"].items()),
+            "", "| outputs | |", "|---|---|",
+            *(f"| {k} | {v:.2g} |" if v < 0.5 else f"| {k} | {v:.6f} |"
+              for k, v in found["outputs"].items()),
+            "", "| the LSTMs' share of the matrix-product bound | |", "|---|---|",
+            *(f"| {k} | {v:,.2f} |" for k, v in found["bound"].items()),
+            "", "| words/s, float32 | |", "|---|---|",
+            *(f"| {k} | {v:,.0f} |" for k, v in found["linear"].items()),
+            "", "| one sentence of ten words | |", "|---|---|",
+            f"| nlp(...) | {found['latency']['milliseconds']:.1f} ms |",
+            "| reading the recurrent weights at each step | "
+            f"{found['latency']['bound_milliseconds']:.1f} ms |",
+            "", "| seconds | |", "|---|---|",
+            *(f"| {k} | {v:.2f} |" for k, v in found["disk"].items()),
+            "", f"Peak memory of the process: {found['peak_rss_mb']:,.0f} MB.",
+        ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
