@@ -17,12 +17,17 @@ class TrainingError(RuntimeError):
     """Pretraining cannot go on."""
 
 
+class DownloadError(RuntimeError):
+    """A published model cannot be fetched."""
+
+
 class Errors:
     # Options and weights
     E001 = (
         "[ELMO001] No such file or directory: {path}. Give the weights' registered "
-        "name ({names}), a directory or .zip with options.json and one .hdf5 file, "
-        "or an .hdf5 file that has its options file beside it."
+        "name ({names}), that of a published model ({published}), a directory or .zip "
+        "with options.json and one .hdf5 file, or an .hdf5 file that has its options "
+        "file beside it."
     )
     E002 = (
         "[ELMO002] {path}: found {n} {what}, expected exactly one. A model is one "
@@ -156,6 +161,55 @@ class Errors:
         "pipeline trained with spacy_elmo.ELMoListener.v1 or spacy_elmo.ELMo.v1."
     )
     E081 = "[ELMO081] --plot needs matplotlib ({reason}): pip install spacy-elmo[plot]"
+    # Downloads
+    E100 = (
+        "[ELMO100] There is no published model '{name}': {names}, or nlpl/ID with a "
+        "number of the NLPL repository's catalogue."
+    )
+    E101 = (
+        "[ELMO101] The model cannot be fetched ({problems}). What has come is kept: "
+        "try again, and the download goes on."
+    )
+    E102 = (
+        "[ELMO102] {url} is not the file that it was: its SHA-256 is {found}, not "
+        "{wanted}. It has been thrown away."
+    )
+    E103 = (
+        "[ELMO103] The model {name} is not here. Download it once: python -m spacy "
+        "elmo download {name}"
+    )
+    E105 = (
+        "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
+        "set SPACY_ELMO_CACHE to another folder; then try again, and it goes on."
+    )
+    # Nearest neighbours, and vectors by user hooks
+    E120 = (
+        "[ELMO120] The query {query!r} has {found} words in brackets, expected "
+        'exactly one. Mark the word like this: "He made a spectacular [play] on the '
+        'ball".'
+    )
+    E121 = (
+        "[ELMO121] The brackets in the query {query!r} are around {word!r}, but the "
+        "tokens there are {tokens}. Put them around one whole token."
+    )
+    E122 = (
+        "[ELMO122] {pipeline} has no 'elmo' component. Give a pipeline that has one, "
+        "or --weights instead of --pipeline."
+    )
+    E123 = (
+        "[ELMO123] {pipeline} has no word vectors. Give --vectors a pipeline that has "
+        "some, or leave it out to compare with layer 0 of the biLM."
+    )
+    E124 = (
+        "[ELMO124] There is no layer {layer!r}{has}: use 'top', 'mean', the number of "
+        "a layer from 0 to L, or L + 1 weights, none negative, that sum to 1."
+    )
+    E125 = (
+        "[ELMO125] The similarity of this {type} is that of ELMo vectors of width "
+        "{wanted}, and the {other} that it is compared with has {found}. Compare "
+        "Docs, spans and tokens that the same 'elmo' component has seen."
+    )
+    E126 = "[ELMO126] Give --weights or --pipeline, not both."
 
 
 class Warnings:

@@ -290,7 +290,11 @@ def _is_weights(name: str) -> bool:
 
 
 def _missing(path: Path) -> Exception:
-    return MissingWeights(Errors.E001.format(path=path, names="such as en_elmo_sm"))
+    return MissingWeights(
+        Errors.E001.format(
+            path=path, names="such as en_elmo_sm", published="such as allennlp/original"
+        )
+    )
 
 
 def _refuse_foreign(path: Path, names: List[str]) -> None:

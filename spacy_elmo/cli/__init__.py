@@ -3,9 +3,19 @@ need is imported when they run.
 """
 
 from ._app import app
+from .download import download_cli
 from .evaluate import evaluate_cli
 from .info import info_cli
 from .mix import mix_cli
+from .neighbors import neighbors_cli
 from .pretrain import pretrain_cli
 
-__all__ = ["app", "evaluate_cli", "info_cli", "mix_cli", "pretrain_cli"]
+__all__ = [
+    "app",
+    "download_cli",
+    "evaluate_cli",
+    "info_cli",
+    "mix_cli",
+    "neighbors_cli",
+    "pretrain_cli",
+]

@@ -6,7 +6,7 @@ import typer
 from spacy.cli._util import app as spacy_app
 from wasabi import msg
 
-from ..errors import CorpusError, TrainingError, WeightsError
+from ..errors import CorpusError, DownloadError, TrainingError, WeightsError
 
 HELP = "ELMo: pretrain bidirectional language models, and look into them."
 
@@ -31,5 +31,7 @@ def plain_errors() -> Iterator[None]:
         warnings.showwarning = show
         try:
             yield
-        except (WeightsError, CorpusError, TrainingError, OSError) as e:
+        except (
+            WeightsError, CorpusError, DownloadError, TrainingError, OSError
+        ) as e:  # fmt: skip
             msg.fail(str(e), exits=1)

@@ -14,6 +14,7 @@ from ..layers.bilm import get_shim
 from ..layers.extensions import install_extensions, set_layers
 from ..layers.link import WeakLink
 from ..layers.listener import is_listener_of, set_dims
+from ..layers.vectors import Layer, check_layer, set_vector_hooks
 
 
 class ELMo(TrainablePipe):
@@ -28,6 +29,8 @@ class ELMo(TrainablePipe):
     model (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
     name (str): Name of the component: what listeners call their upstream.
     nlp (Language): The pipeline that this was made for.
+    vectors (int or str or Sequence[float]): What token.vector and its like are made
+        from: see spacy_elmo.set_vector_hooks. None leaves them to spaCy.
     """
 
     def __init__(
@@ -37,10 +40,14 @@ class ELMo(TrainablePipe):
         name: str = "elmo",
         *,
         nlp: Optional[Language] = None,
+        vectors: Optional[Layer] = None,
     ) -> None:
+        if vectors is not None:
+            check_layer(vectors)
         self.vocab = vocab
         self.model = model
         self.name = name
+        self.vectors = vectors
         self.listener_map: Dict[str, List[Model[Any, Any]]] = {}
         self.cfg: Dict[str, Any] = {}
         # Weak: the pipeline owns its components, not the other way around.
@@ -107,9 +114,13 @@ class ELMo(TrainablePipe):
         return self.model.predict(list(docs))
 
     def set_annotations(self, docs: Sequence[Doc], layers: Sequence[Floats3d]) -> None:
-        """Set doc._.elmo, in the memory of the host."""
+        """Set doc._.elmo, in the memory of the host, and the hooks that read vectors
+        from it, if there shall be some.
+        """
         for doc, X in zip(docs, layers):
             set_layers(doc, self.model.ops.to_numpy(X), self.name)
+            if self.vectors is not None:
+                set_vector_hooks(doc, self.vectors)
 
     def annotate(self, docs: Sequence[Doc]) -> None:
         self.set_annotations(docs, self.predict(docs))
@@ -153,6 +164,8 @@ class ELMo(TrainablePipe):
         if nlp is not None:
             self._nlp.connect(nlp)
         self.model.initialize()
+        if self.vectors is not None:
+            check_layer(self.vectors, self.model.get_dim("nL"))
         for listener in self.listeners:
             set_dims(listener, self.model)
 

@@ -2,7 +2,7 @@
 spacy.load(), so it imports nothing that costs.
 """
 
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Optional, Union
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONFIG = """
 [elmo]
+vectors = null
 
 [elmo.model]
 @architectures = "spacy_elmo.BiLM.v1"
@@ -34,13 +35,22 @@ max_length = 256
     default_config=Config().from_str(DEFAULT_CONFIG)["elmo"],
 )
 def make_elmo(
-    nlp: Language, name: str, model: Model[List[Doc], List[Floats3d]]
+    nlp: Language,
+    name: str,
+    model: Model[List[Doc], List[Floats3d]],
+    vectors: Optional[Union[int, str, List[float]]] = None,
 ) -> "ELMo":
     """Construct an ELMo component, which runs a biLM over each Doc and keeps all its
     layers in doc._.elmo, for listeners in other components and for scripts.
 
     model (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
+    vectors (int or str or List[float]): Let token.vector, span.similarity and their
+        like, of Docs, spans and tokens, be those of the layers: "top", "mean", the
+        number of a layer (0 is the token layer), or L + 1 weights s_j that sum to 1.
+        None leaves them to spaCy. It is done by user hooks, which spaCy does not
+        save with a Doc: behind nlp.pipe(n_process=2) and out of a DocBin, call
+        spacy_elmo.set_vector_hooks(doc, layer) on it.
     """
     from .elmo import ELMo
 
-    return ELMo(nlp.vocab, model, name, nlp=nlp)
+    return ELMo(nlp.vocab, model, name, nlp=nlp, vectors=vectors)

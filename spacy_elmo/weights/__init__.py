@@ -3,23 +3,35 @@ from typing import List, Union
 
 from .. import registry
 from ..errors import Errors, MissingWeights
+from .addresses import MODELS, find_published
+from .cache import cached_path
 
 
 def resolve(name_or_path: Union[str, Path]) -> Path:
-    """Where a model is, given its registered name or a path. Nothing is opened, and
-    nothing is downloaded.
+    """Where a model is, given its name or a path. Nothing is opened, and nothing is
+    downloaded.
 
-    name_or_path (str or Path): A name in `spacy_elmo.registry.weights`, or a path.
+    name_or_path (str or Path): A name in `spacy_elmo.registry.weights`, a path, or
+        the name of a published model that has been downloaded (see `addresses`).
     RETURNS (Path): A directory, .zip or .hdf5 file.
-    RAISES (MissingWeights): If it is neither.
+    RAISES (MissingWeights): If there is none.
     """
     if isinstance(name_or_path, str) and name_or_path in registered_names():
         return Path(registry.weights.get(name_or_path)())
     path = Path(name_or_path)
-    if not path.exists():
-        names = ", ".join(registered_names())
-        raise MissingWeights(Errors.E001.format(path=name_or_path, names=names))
-    return path
+    if path.exists():
+        return path
+    name = str(name_or_path)
+    published = find_published(name)
+    if published is None:
+        names, others = ", ".join(registered_names()), ", ".join(MODELS)
+        raise MissingWeights(
+            Errors.E001.format(path=name, names=names, published=others)
+        )
+    cached = cached_path(name, published)
+    if not cached.exists():
+        raise MissingWeights(Errors.E103.format(name=name))
+    return cached
 
 
 def registered_names() -> List[str]:

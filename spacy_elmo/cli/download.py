@@ -1,0 +1,45 @@
+from typing import Optional
+
+from spacy.cli._util import Arg, Opt
+from wasabi import msg
+
+from ._app import app, plain_errors
+
+
+@app.command("download")
+def download_cli(
+    name: Optional[str] = Arg(
+        None,
+        help="Name of a published model, for instance allennlp/original or nlpl/144; "
+        "without one, they are listed",
+    ),
+    force: bool = Opt(False, "--force", "-f", help="Fetch it again though it is here"),
+    silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
+) -> None:
+    """
+    Download a published biLM into the cache folder (SPACY_ELMO_CACHE, by default
+    spacy_elmo in the user's cache folder). `weights = "allennlp/original"` finds it
+    there. An interrupted download goes on where it stopped.
+    """
+    from ..weights.download import download
+
+    if name is None:
+        list_models()
+        return
+    with plain_errors():
+        path = download(name, force=force, silent=silent)
+    msg.good(f"{name} is at {path}", f'In configs and scripts: weights = "{name}"')
+
+
+def list_models() -> None:
+    """Print what can be downloaded, and what is here."""
+    from ..weights.addresses import MODELS
+    from ..weights.cache import cache_folder, cached_path
+
+    rows = [
+        (name, model.about, "yes" if cached_path(name, model).exists() else "")
+        for name, model in MODELS.items()
+    ]
+    rows.append(("nlpl/ID", "by its number in vectors.nlpl.eu/repository/20.json", ""))
+    msg.table(rows, header=("Name", "Model", "Here"), divider=True)
+    msg.text(f"Cache folder: {cache_folder()}")

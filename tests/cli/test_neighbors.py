@@ -1,0 +1,248 @@
+import json
+import re
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import DocBin
+
+from spacy_elmo.pipeline.neighbors import Nearest
+
+QUERY = "He made a spectacular [play] on the ball."
+LINES = [
+    "She wrote a short play for the small theatre.",
+    "Our goalkeeper made a brilliant play on the line.",
+    "Children play in the garden. The dog sleeps.",
+    "He made a spectacular play on the ball.",
+    "",
+    "She wrote a short play for the small theatre.",
+    'Play it "again", & <louder>!',
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    path.write_text("\n".join(LINES), encoding="utf8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def find(elmo, tiny_weights):
+    """find(corpus, "a [query]", ...) -> the one result of --json"""
+
+    def run(*args):
+        result = elmo("neighbors", *args, "--weights", tiny_weights, "--json")
+        assert result.exit_code == 0, result.output
+        (found,) = json.loads(result.output)
+        return found
+
+    return run
+
+
+def cosine(x, y):
+    return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
+
+
+@pytest.mark.parametrize("layer", ["top", "mean", 1])
+def test_contexts_are_ranked_by_the_cosine_of_a_layer(layer, find, corpus, bilm_config):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmo", config={"model": bilm_config(), "vectors": layer})
+    query = nlp(QUERY.replace("[", "").replace("]", ""))[4]
+    # The fourth line is the query's own, the sixth stands there twice.
+    docs = nlp.pipe([*LINES[:3], LINES[6]])
+    wanted = [cosine(query.vector, token.vector) for doc in docs for token in doc]
+    best = sorted(wanted, reverse=True)[:7]
+    found = find(corpus, QUERY, "--layer", layer, "-n", 7)
+    assert [c["score"] for c in found["contexts"]] == pytest.approx(best, abs=1e-5)
+    assert found["layer"] == str(layer)
+    for context in found["contexts"]:
+        word = context["text"][context["start"] : context["end"]]
+        assert word == context["word"]
+
+
+def test_the_same_word_in_its_contexts(find, corpus):
+    contexts = find(corpus, QUERY, "--same-word")["contexts"]
+    # "Play" too; neither the query's own sentence nor a repeated one
+    assert {c["text"] for c in contexts} == {*LINES[:2], LINES[2][:28], LINES[6]}
+    assert [c["word"] for c in contexts].count("Play") == 1
+    assert len(contexts) == 4
+
+
+def test_the_nearest_words_are_by_layer_0(find, corpus, bilm_config):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmo", config={"model": bilm_config(), "vectors": 0})
+    play = nlp("play")[0]
+    words = {t.text: play.similarity(t) for doc in nlp.pipe(LINES) for t in doc}
+    del words["play"]
+    best = sorted(words, key=words.get, reverse=True)[:3]
+    found = find(corpus, QUERY, "-n", 3)
+    assert [near["word"] for near in found["words"]] == best
+    assert found["words"][0]["score"] == pytest.approx(words[best[0]], abs=1e-5)
+    assert found["static"] == "layer 0 of the biLM"
+
+
+def test_the_nearest_words_by_a_table_of_vectors(find, corpus, tmp_path):
+    nlp = spacy.blank("en")
+    nlp.vocab.vectors = spacy.vectors.Vectors(shape=(4, 2))
+    table = {"play": [1, 0], "dog": [1, 0.1], "garden": [1, 1], "unread": [1, 0]}
+    for word, vector in table.items():
+        nlp.vocab.set_vector(word, np.asarray(vector, dtype="f"))
+    nlp.to_disk(tmp_path / "with_vectors")
+    found = find(corpus, QUERY, "--vectors", tmp_path / "with_vectors")
+    words = [near["word"] for near in found["words"]]
+    # "Play" has no vector in this table, and "unread" is not in the corpus
+    assert words == ["dog", "garden"]
+    assert found["static"].endswith("with_vectors")
+    # A word that the table does not have has no neighbours in it
+    query = "He made a [spectacular] play."
+    found = find(corpus, query, "--vectors", tmp_path / "with_vectors")
+    assert found["words"] == [] and found["contexts"]
+
+
+def test_every_kind_of_corpus_gives_the_same(find, corpus, tmp_path):
+    nlp = spacy.blank("en")
+    lines = [line for line in LINES if line]
+    docs = list(nlp.pipe(lines))
+    DocBin(docs=docs).to_disk(tmp_path / "a.spacy")
+    jsonl = "".join(json.dumps({"text": line}) + "\n" for line in lines)
+    (tmp_path / "a.jsonl").write_text(jsonl)
+    # The words of a sentence: spaCy's Docs of words have no text but theirs
+    tokens = [[t.text for t in doc] for doc in docs]
+    jsonl = "".join(json.dumps({"tokens": words}) + "\n" for words in tokens)
+    (tmp_path / "tokens.jsonl").write_text(jsonl)
+    wanted = find(corpus, QUERY)
+    for name in ("a.spacy", "a.jsonl", "tokens.jsonl"):
+        found = find(tmp_path / name, QUERY)
+        assert [c["word"] for c in found["contexts"]] == [
+            c["word"] for c in wanted["contexts"]
+        ]
+        assert [c["score"] for c in found["contexts"]] == pytest.approx(
+            [c["score"] for c in wanted["contexts"]], abs=1e-5
+        )
+        assert found["words"] == wanted["words"]
+
+
+def test_tokenized_lines_are_split_at_blanks_only(find, tmp_path):
+    path = tmp_path / "tokens.txt"
+    path.write_text("Don't play  (much) , Mr.Smith .\n")
+    found = find(path, "They  don't play [Mr.Jones] .", "--tokenized", "-n", 9)
+    assert {c["word"] for c in found["contexts"]} == set(path.read_text().split())
+    assert found["query"]["text"] == "They don't play Mr.Jones ."
+    assert found["query"]["word"] == "Mr.Jones"
+
+
+def test_a_limit_of_tokens(find, corpus):
+    found = find(corpus, QUERY, "--limit", 4, "-n", 9)
+    assert {c["word"] for c in found["contexts"]} == set(LINES[0].split()[:4])
+
+
+def test_long_documents_are_read_in_pieces(find, corpus, tmp_path, monkeypatch):
+    path = tmp_path / "long.jsonl"
+    path.write_text(json.dumps({"text": " ".join(LINES)}))
+    whole = find(path, QUERY)
+    monkeypatch.setattr("spacy_elmo.cli._docs.BATCH_TOKENS", 10)
+    monkeypatch.setattr("spacy_elmo.cli._docs.BATCH_CHARACTERS", 20)
+    in_pieces = find(path, QUERY)
+    for key in ("words", "contexts"):
+        for found, wanted in zip(in_pieces[key], whole[key], strict=True):
+            assert found.pop("score") == pytest.approx(wanted.pop("score"), abs=1e-5)
+            assert found == wanted
+
+
+def test_words_of_the_corpus_do_not_stay_in_memory(tmp_path, bilm_config):
+    from spacy_elmo.cli._docs import read_batches
+
+    path = tmp_path / "corpus.txt"
+    path.write_text("".join(f"word{i} number{i}\n\n" for i in range(4000)))
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmo", config={"model": bilm_config()})
+    segmenter = nlp.get_pipe("elmo").model.attrs["segmenter"]
+    before, seen = len(nlp.vocab.strings), 0
+    for docs in read_batches(nlp, [path], segmenter):
+        assert sum(map(len, docs)) <= 8192
+        seen += len(docs)
+    assert seen == 4000
+    assert len(nlp.vocab.strings) < before + 100
+
+
+def test_several_queries_in_one_table_each(elmo, corpus, tiny_weights, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    queries = (QUERY, "The [dog] barks.")
+    result = elmo("neighbors", corpus, *queries, "-n", 2, "-w", tiny_weights)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("Nearest words by layer 0 of the biLM") == 2
+    assert result.output.count("Nearest contexts by the top layer of the biLM") == 2
+    assert "He made a spectacular" in result.output and "on the ball." in result.output
+    assert all(len(line.rstrip()) <= 100 for line in result.output.splitlines())
+    nothing = elmo("neighbors", corpus, "A [cat]!", "--same-word", "-w", tiny_weights)
+    assert nothing.exit_code == 0 and "no such word" in nothing.text
+
+
+def test_a_page_with_the_contexts_highlighted(elmo, corpus, tiny_weights, tmp_path):
+    path = tmp_path / "page.html"
+    query = 'Play it "softly", & <[louder]>!'
+    args = ("--html", path, "--json", "-n", 8, "-w", tiny_weights, "--layer", 0)
+    result = elmo("neighbors", corpus, query, *args)
+    (found,) = json.loads(result.output)
+    page = path.read_text(encoding="utf8")
+    assert page.startswith("<!DOCTYPE html>") and "&lt;" in page
+    assert "<louder>" not in page and found["query"]["word"] == "louder"
+    n_marks = 1 + len(found["words"]) + len(found["contexts"])
+    assert page.count('<mark class="entity"') == n_marks
+    for context in found["contexts"]:
+        assert f"{context['score']:.3f}" in page
+
+
+def test_a_pipeline_instead_of_weights(find, elmo, corpus, bilm_config, tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("elmo", name="reader", config={"model": bilm_config()})
+    nlp.to_disk(tmp_path / "nlp")
+    result = elmo("neighbors", corpus, QUERY, "--pipeline", tmp_path / "nlp", "--json")
+    (found,) = json.loads(result.output)
+    assert found["contexts"] == find(corpus, QUERY)["contexts"]
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (["He made a play"], "ELMO120.*0 words in brackets"),
+        (["A [fine] [play]"], "ELMO120.*2 words in brackets"),
+        (["A [fine play]!"], "ELMO121.*'fine play'.*'fine', 'play'"),
+        (["A [pla]y!"], "ELMO121.*'pla'.*'play'"),
+        (["A [play]", "--layer", "3"], "ELMO124.*no layer 3 .3 layers"),
+        (["A [play]", "--layer", "best"], "ELMO124.*no layer 'best'"),
+        (["A [play]", "--pipeline", "BLANK"], "ELMO126"),
+        (["A [play]", "--vectors", "BLANK"], "ELMO123.*has no word vectors"),
+        (["A [play]", "--vectors", "missing"], "E050"),
+        (["A [play]", "--lang", "klingon"], "ELMO051.*klingon"),
+    ],
+)
+def test_bad_arguments(args, message, elmo, corpus, tiny_weights, tmp_path):
+    spacy.blank("en").to_disk(tmp_path)
+    args = [tmp_path if arg == "BLANK" else arg for arg in args]
+    result = elmo("neighbors", corpus, *args, "--weights", tiny_weights)
+    assert result.exit_code == 1, result.output
+    assert re.search(message, result.text), result.text
+
+
+def test_a_missing_corpus_and_a_pipeline_without_elmo(elmo, corpus, tmp_path):
+    spacy.blank("en").to_disk(tmp_path)
+    result = elmo("neighbors", corpus, "A [play]", "--pipeline", tmp_path)
+    assert result.exit_code == 1 and "[ELMO122]" in result.text
+    result = elmo("neighbors", tmp_path / "missing.txt", "A [play]")
+    assert result.exit_code == 1 and "[ELMO050]" in result.text
+
+
+def test_the_nearest_of_many():
+    nearest = Nearest(3)
+    rng = np.random.default_rng(0)
+    scores = rng.random(200).tolist()
+    for i, score in enumerate(scores):
+        nearest.add(score, i % 100, i)
+        nearest.add(score, i % 100, "not again")
+    assert [score for score, _ in nearest.sorted()] == sorted({*scores}, reverse=True)[
+        :3
+    ]
+    assert len(nearest._heap) == len(nearest._keys) == 3
