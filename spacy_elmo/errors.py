@@ -182,6 +182,17 @@ class Errors:
         "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
         "set SPACY_ELMO_CACHE to another folder; then try again, and it goes on."
     )
+    # embed
+    E110 = (
+        "[ELMO110] {folder} has parts that were made with other settings ({what}). "
+        "Give the same settings to go on, or remove it."
+    )
+    E111 = "[ELMO111] {path} is there already. Remove it, or give another path."
+    E112 = (
+        "[ELMO112] --layers mix needs one trained mix, and there are {n} (components "
+        "that have one: {names}). Give a --pipeline, and its --component."
+    )
+    E113 = "[ELMO113] --engine ray needs Ray ({reason}): pip install spacy-elmo[ray]"
     # Nearest neighbours, and vectors by user hooks
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected "

@@ -4,6 +4,7 @@ need is imported when they run.
 
 from ._app import app
 from .download import download_cli
+from .embed import embed_cli
 from .evaluate import evaluate_cli
 from .info import info_cli
 from .mix import mix_cli
@@ -13,6 +14,7 @@ from .pretrain import pretrain_cli
 __all__ = [
     "app",
     "download_cli",
+    "embed_cli",
     "evaluate_cli",
     "info_cli",
     "mix_cli",

@@ -1,0 +1,197 @@
+"""Texts -> HDF5 files of their layers, part by part: whatever stops a run, the parts
+that are written stay, and the next run does the others.
+"""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from ..bilm.weights import replacing
+from ..errors import CorpusError, Errors
+
+Floats = npt.NDArray[np.float32]
+# From the layers of a text, (n_tokens, L + 1, width), to what is written.
+Choose = Callable[[Floats], Floats]
+
+# Texts of a part.
+PART_TEXTS = 1000
+INDEX = "sentence_to_index"
+SETTINGS = "settings.json"
+
+
+class Job(NamedTuple):
+    """What is written, and where.
+
+    nlp (Language): A pipeline, up to its `elmo` component.
+    choose (Choose): Which layers, in which layout.
+    dtype (str): "float32" or "float16".
+    folder (Path): Receives the parts.
+    """
+
+    nlp: Language
+    choose: Choose
+    dtype: str
+    folder: Path
+
+
+def open_folder(folder: Path, settings: Dict[str, Any]) -> None:
+    """Make the folder of the parts, or see whether one is there that goes on.
+
+    folder (Path): The folder.
+    settings (Dict[str, Any]): What its parts must share.
+    RAISES (CorpusError): If the parts there were made otherwise.
+    """
+    path = folder / SETTINGS
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(settings), encoding="utf8")
+        return
+    found = json.loads(path.read_text(encoding="utf8"))
+    different = [k for k in settings if found.get(k) != settings[k]]
+    if different:
+        what = ", ".join(different)
+        raise CorpusError(Errors.E110.format(folder=folder, what=what))
+
+
+def embed_file(job: Job, texts: Iterable[Any], number: int, n_process: int = 1) -> int:
+    """Write the parts of a file that are not there yet.
+
+    job (Job): What is written.
+    texts (Iterable[str or List[str] or Doc]): The texts of the file.
+    number (int): Of the file: its parts are named by it.
+    n_process (int): Processes that run the pipeline.
+    RETURNS (int): Texts that are new.
+    """
+    new = 0
+    parts = _missing_parts(job.folder, number, texts)
+    for path, start, docs in _run_parts(job.nlp, parts, n_process):
+        write_part(path, start, docs, job.choose, job.dtype)
+        new += len(docs)
+    return new
+
+
+def write_part(
+    path: Path, start: int, docs: List[Doc], choose: Choose, dtype: str
+) -> None:
+    """Write the layers of texts as AllenNLP's `elmo` command does: a dataset each,
+    named by the number of the text, and `sentence_to_index`, which has the number of
+    each text by its words.
+    """
+    index = {}
+    with replacing(path) as temporary, h5py.File(temporary, "w") as h5:
+        for number, doc in enumerate(docs, start):
+            words = [token.text for token in doc]
+            h5[str(number)] = choose(doc._.elmo).astype(dtype)
+            h5[str(number)].attrs["words"] = json.dumps(words, ensure_ascii=False)
+            index[" ".join(words)] = str(number)
+        _write_index(h5, index)
+
+
+def merge(folder: Path, output: Path) -> int:
+    """One file of all parts; the texts of all files are numbered through.
+
+    RETURNS (int): How many texts there are.
+    """
+    n = 0
+    index: Dict[str, str] = {}
+    with replacing(output) as temporary, h5py.File(temporary, "w") as out:
+        for path in sorted(folder.glob("*.hdf5")):
+            with h5py.File(path, "r") as part:
+                numbers = sorted(int(name) for name in part if name != INDEX)
+                for number in numbers:
+                    name = str(n)
+                    part.copy(str(number), out, name=name)
+                    words = json.loads(out[name].attrs["words"])
+                    index[" ".join(words)] = name
+                    n += 1
+        _write_index(out, index)
+    shutil.rmtree(folder)
+    return n
+
+
+def make_choice(layers: str, mix: Any = None) -> Choose:
+    """The layers that are written.
+
+    layers (str): "all", (L + 1, n_tokens, width) as AllenNLP has it; "top" or "mean",
+        (n_tokens, width); or "mix".
+    mix (Model[List[Floats3d], List[Floats2d]]): What "mix" is by.
+    """
+    if layers == "all":
+        return lambda X: X.transpose(1, 0, 2)
+    if layers == "top":
+        return lambda X: X[:, -1]
+    if layers == "mean":
+        return lambda X: X.mean(axis=1)
+    return lambda X: np.asarray(mix.ops.to_numpy(mix.predict([mix.ops.asarray(X)])[0]))
+
+
+def fingerprint(bilm: Any) -> str:
+    """Names the weights that made the parts."""
+    found = hashlib.sha256()
+    for param in bilm.parameters():
+        found.update(np.ascontiguousarray(param.detach().cpu().numpy()).data)
+    return found.hexdigest()[:16]
+
+
+def _write_index(h5: Any, index: Dict[str, str]) -> None:
+    h5[INDEX] = np.array([json.dumps(index, ensure_ascii=False)], dtype=object)
+
+
+def _missing_parts(
+    folder: Path, number: int, texts: Iterable[Any]
+) -> Iterator[Tuple[Path, int, List[Any]]]:
+    """The parts without a file: its path, the number of its first text, its texts."""
+    part: List[Any] = []
+    start = 0
+
+    def path() -> Path:
+        return folder / f"{number:05}-{start // PART_TEXTS:07}.hdf5"
+
+    for text in texts:
+        part.append(text)
+        if len(part) == PART_TEXTS:
+            if not path().is_file():
+                yield path(), start, part
+            part, start = [], start + PART_TEXTS
+    if part and not path().is_file():
+        yield path(), start, part
+
+
+def _run_parts(
+    nlp: Language, parts: Iterator[Tuple[Path, int, List[Any]]], n_process: int
+) -> Iterator[Tuple[Path, int, List[Doc]]]:
+    if n_process == 1:
+        for path, start, texts in parts:
+            with nlp.memory_zone():
+                docs = [_make_doc(nlp, text) for text in texts]
+                yield path, start, list(nlp.pipe(docs))
+        return
+    # The processes start once for all parts, and give the texts back in order.
+    stream = (
+        (_make_doc(nlp, text), (path, start, len(texts)))
+        for path, start, texts in parts
+        for text in texts
+    )
+    done: List[Doc] = []
+    for doc, (path, start, size) in nlp.pipe(
+        stream, as_tuples=True, n_process=n_process
+    ):
+        done.append(doc)
+        if len(done) == size:
+            yield path, start, done
+            done = []
+
+
+def _make_doc(nlp: Language, text: Any) -> Doc:
+    if isinstance(text, str):
+        return nlp.make_doc(text)
+    return Doc(nlp.vocab, words=text) if isinstance(text, list) else text

@@ -1,0 +1,219 @@
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import DocBin
+from tasks import add_task, make_examples
+
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.pipeline import embedding
+
+TEXTS = ["She made a play .", "Play it", "She made a play .", "The end of it ."]
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr(embedding, "PART_TEXTS", 3)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(TEXTS) + "\n", encoding="utf8")
+    return path
+
+
+@pytest.fixture
+def embed(elmo, tiny_weights, corpus, tmp_path):
+    """embed("--layers", "top") -> the datasets of the file that it writes"""
+
+    def run(
+        *options, output="out.hdf5", weights=("--weights", tiny_weights), text=corpus
+    ):
+        path = tmp_path / output
+        result = elmo("embed", text, path, *weights, "--tokenized", "-S", *options)
+        assert result.exit_code == 0, result.output
+        with h5py.File(path, "r") as h5:
+            return {name: h5[name][()] for name in h5}
+
+    return run
+
+
+def test_the_file_is_laid_out_as_allennlps(embed, tiny_weights):
+    found = embed()
+    index = json.loads(found.pop("sentence_to_index")[0])
+    assert sorted(found) == ["0", "1", "2", "3"]
+    assert index == {TEXTS[1]: "1", TEXTS[2]: "2", TEXTS[3]: "3"}
+    wanted, _ = BiLM.from_path(tiny_weights).encode([text.split() for text in TEXTS])
+    for i, layers in enumerate(wanted):
+        assert found[str(i)].dtype == np.float32
+        np.testing.assert_allclose(
+            found[str(i)], layers.transpose(1, 0, 2), rtol=0, atol=1e-5
+        )
+
+
+def test_each_dataset_has_its_words(embed, tmp_path):
+    embed()
+    with h5py.File(tmp_path / "out.hdf5", "r") as h5:
+        assert json.loads(h5["1"].attrs["words"]) == ["Play", "it"]
+
+
+def test_one_layer_or_their_mean(embed):
+    layers = embed(output="all.h5")["0"]
+    for option, wanted in (("top", layers[-1]), ("mean", layers.mean(0))):
+        found = embed("--layers", option, output=f"{option}.h5")["0"]
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+    low = embed("--dtype", "float16", output="low.h5")["0"]
+    assert low.dtype == np.float16
+    np.testing.assert_allclose(low, layers, atol=1e-2)
+
+
+def test_the_trained_mix_of_a_component(embed, nlp, tmp_path):
+    tagger = add_task(nlp, "tagger")
+    optimizer = nlp.initialize(lambda: make_examples(nlp))
+    for _ in range(3):
+        nlp.update(make_examples(nlp), sgd=optimizer)
+    nlp.to_disk(tmp_path / "pipeline")
+    options = "--layers", "mix", "--component", "tagger"
+    found = embed(*options, weights=("--pipeline", tmp_path / "pipeline"))
+    (mix,) = (n for n in tagger.model.walk() if n.name == "elmo-mix")
+    doc = spacy.tokens.Doc(nlp.vocab, words=TEXTS[0].split())
+    nlp(doc)
+    np.testing.assert_allclose(
+        found["0"], mix.predict([doc._.elmo])[0], rtol=0, atol=1e-5
+    )
+
+
+def test_a_mix_needs_a_component_that_has_one(elmo, corpus, tiny_weights, tmp_path):
+    result = elmo("embed", corpus, tmp_path / "o.h5", "-w", tiny_weights, "-L", "mix")
+    assert result.exit_code == 1 and "ELMO112" in result.text
+
+
+def test_two_processes_give_the_same(embed):
+    one, two = embed(), embed("--n-process", 2, output="two.hdf5")
+    assert one.keys() == two.keys()
+    for name in set(one) - {"sentence_to_index"}:
+        np.testing.assert_allclose(one[name], two[name], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "spacy", "directory"])
+def test_other_kinds_of_text_give_the_same(embed, tmp_path, kind):
+    path = tmp_path / f"other.{kind}"
+    if kind == "jsonl":
+        lines = [json.dumps({"tokens": text.split()}) for text in TEXTS]
+        path.write_text("\n".join(lines))
+    elif kind == "spacy":
+        blank = spacy.blank("en")
+        docs = [spacy.tokens.Doc(blank.vocab, words=t.split()) for t in TEXTS]
+        DocBin(docs=docs).to_disk(path)
+    else:
+        path.mkdir()
+        for i in range(2):
+            (path / f"{i}.txt").write_text("\n".join(TEXTS[2 * i : 2 * i + 2]) + "\n")
+    wanted, found = embed(), embed(text=path, output="other.hdf5")
+    assert wanted.keys() == found.keys()
+    for name in set(wanted) - {"sentence_to_index"}:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-5)
+
+
+def test_a_stopped_run_goes_on_where_it_was(embed, elmo, monkeypatch, tmp_path):
+    write, written = embedding.write_part, []
+
+    def stop_at_the_second(path, *args):
+        if len(written) == 1:
+            raise KeyboardInterrupt
+        written.append(path.name)
+        write(path, *args)
+
+    monkeypatch.setattr(embedding, "write_part", stop_at_the_second)
+    with pytest.raises(AssertionError):
+        embed()
+    assert not (tmp_path / "out.hdf5").exists()
+    written.append("")
+    monkeypatch.setattr(
+        embedding, "write_part", lambda p, *a: (written.append(p.name), write(p, *a))
+    )
+    found = embed()
+    assert written == ["00000-0000000.hdf5", "", "00000-0000001.hdf5"]
+    assert len(found) == len(TEXTS) + 1
+    assert not (tmp_path / "out.hdf5.parts").exists()
+
+
+def test_a_killed_run_loses_no_part(tiny_weights, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f"Play {i} of it .\n" for i in range(6000)))
+    command = [
+        sys.executable, "-m", "spacy", "elmo", "embed", str(corpus),
+        str(tmp_path / "out.hdf5"), "-w", str(tiny_weights), "--tokenized", "-S",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    parts = tmp_path / "out.hdf5.parts"
+    for _ in range(600):
+        if len(list(parts.glob("*.hdf5"))) >= 2 or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = {p.name: p.stat().st_mtime_ns for p in parts.glob("[0-9]*.hdf5")}
+    assert kept or (tmp_path / "out.hdf5").exists()
+    if kept:
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+    with h5py.File(tmp_path / "out.hdf5", "r") as h5:
+        assert len(h5) == 6001
+        assert json.loads(h5["5999"].attrs["words"])[1] == "5999"
+
+
+def test_parts_of_other_settings_are_not_mixed_in(embed, elmo, corpus, tmp_path):
+    out = tmp_path / "folder"
+    assert elmo("embed", corpus, out, "--tokenized", "-S").exit_code == 0
+    assert elmo("embed", corpus, out, "--tokenized", "-S").exit_code == 0
+    result = elmo("embed", corpus, out, "--tokenized", "-S", "--layers", "top")
+    assert result.exit_code == 1
+    assert "ELMO110" in result.text and "(layers)" in result.text
+
+
+def test_a_file_is_never_overwritten(embed, elmo, corpus, tiny_weights, tmp_path):
+    embed()
+    result = elmo("embed", corpus, tmp_path / "out.hdf5", "-w", tiny_weights)
+    assert result.exit_code == 1 and "ELMO111" in result.text
+
+
+@pytest.mark.parametrize(
+    "option, value", [("--layers", "best"), ("--dtype", "int8"), ("--engine", "spark")]
+)
+def test_an_unknown_option_is_a_message(elmo, corpus, tmp_path, option, value):
+    result = elmo("embed", corpus, tmp_path / "out.hdf5", option, value)
+    assert result.exit_code == 1
+    assert "ELMO038" in result.text and value in result.text
+
+
+def test_without_ray_its_engine_says_what_to_install(
+    elmo, corpus, tiny_weights, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    options = "-w", tiny_weights, "--engine", "ray"
+    result = elmo("embed", corpus, tmp_path / "out", *options)
+    assert result.exit_code == 1 and "spacy-elmo[ray]" in result.text
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="needs ray")
+def test_two_workers_of_a_ray_cluster_give_the_same(embed, tmp_path):
+    path = tmp_path / "many"
+    path.mkdir()
+    for i in range(4):
+        (path / f"{i}.txt").write_text(TEXTS[i] + "\n")
+    wanted = embed(text=path)
+    options = "--engine", "ray", "--n-process", 2
+    found = embed(*options, text=path, output="ray.hdf5")
+    assert wanted.keys() == found.keys()
+    for name in set(wanted) - {"sentence_to_index"}:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-5)
