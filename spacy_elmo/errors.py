@@ -155,6 +155,7 @@ class Errors:
         "[ELMO060] [model] is not that of {path}: {what}. Give its geometry, which "
         "'spacy elmo info' prints."
     )
+    E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install spacy-elmo[plot]"
     # Command line
     E080 = (
         "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "

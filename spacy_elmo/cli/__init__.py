@@ -9,6 +9,7 @@ from .evaluate import evaluate_cli
 from .info import info_cli
 from .mix import mix_cli
 from .neighbors import neighbors_cli
+from .plot import plot_cli
 from .pretrain import pretrain_cli
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "info_cli",
     "mix_cli",
     "neighbors_cli",
+    "plot_cli",
     "pretrain_cli",
 ]

@@ -1,0 +1,112 @@
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+from spacy.cli._util import Arg, Opt
+from wasabi import msg
+
+from ..errors import CorpusError, Errors
+from ._app import app, plain_errors
+
+LOG = "log.jsonl"
+PERPLEXITIES = ("forward", "backward", "average")
+Records = List[Dict[str, Any]]
+
+
+@app.command("plot")
+def plot_cli(
+    logs: List[Path] = Arg(
+        ..., help="One or more log.jsonl of 'spacy elmo pretrain', or their folders"
+    ),
+    output_path: Path = Opt(
+        Path("log.png"), "--output", "-o", help="Image: .png, .svg or .pdf"
+    ),
+    learn_rate: bool = Opt(False, "--learn-rate", "-r", help="The learning rate too"),
+) -> None:
+    """
+    Plot the curves of pretraining: loss and held-out perplexity over tokens, of
+    several runs in one picture.
+    """
+    with plain_errors():
+        runs = {str(path): read_log(path) for path in logs}
+        plot_runs(runs, output_path, learn_rate=learn_rate)
+    msg.good(f"Saved the plot to {output_path}")
+
+
+def read_log(path: Path) -> Records:
+    """Read the log of a run.
+
+    path (Path): log.jsonl or the folder that has it.
+    RETURNS (List[Dict[str, Any]]): Its lines. A last one that is torn, by a run that
+        was killed, is left out.
+    RAISES (CorpusError): If it is no such log, or has nothing to plot yet.
+    """
+    file = path / LOG if path.is_dir() else path
+    records: Records = []
+    lines = file.read_text(encoding="utf8").splitlines()
+    for n, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            known = isinstance(record, dict) and "tokens" in record
+        except ValueError:
+            if n == len(lines):
+                break
+            known = False
+        if not known:
+            problem = f"line {n} is no line of a log of 'spacy elmo pretrain'"
+            raise CorpusError(Errors.E051.format(path=file, problem=problem))
+        records.append(record)
+    if not any("loss" in r or "average" in r for r in records):
+        problem = "has no losses and no perplexities yet"
+        raise CorpusError(Errors.E051.format(path=file, problem=problem))
+    return records
+
+
+def plot_runs(
+    runs: Dict[str, Records], path: Path, *, learn_rate: bool = False
+) -> None:
+    """Draw the curves of runs.
+
+    runs (Dict[str, List[Dict[str, Any]]]): By name, what `read_log` returns.
+    path (Path): Where to write the image. The suffix says which format.
+    learn_rate (bool): Draw the learning rate below.
+    RAISES (CorpusError): Without matplotlib, or for an unknown format.
+    """
+    try:
+        # Not pyplot: no window, no state of its own.
+        from matplotlib.figure import Figure
+    except ImportError as e:
+        raise CorpusError(Errors.E061.format(reason=e)) from None
+    n_panels = 3 if learn_rate else 2
+    figure = Figure(figsize=(7, 2.6 * n_panels), layout="constrained")
+    panels = figure.subplots(n_panels, 1, sharex=True)
+    for i, (name, records) in enumerate(runs.items()):
+        color = f"C{i}"
+        _draw(panels[0], records, "loss", name, color=color)
+        for key, style in zip(PERPLEXITIES, (":", "--", "-")):
+            label = f"{name}, {key}" if len(runs) > 1 else key
+            _draw(panels[1], records, key, label, color=color, linestyle=style)
+        if learn_rate:
+            _draw(panels[2], records, "learn_rate", name, color=color)
+    panels[0].set_ylabel("loss in training (nats)")
+    panels[1].set_ylabel("held-out perplexity")
+    panels[1].set_yscale("log")
+    if learn_rate:
+        panels[2].set_ylabel("learning rate")
+    panels[-1].set_xlabel("million tokens")
+    for panel in panels:
+        panel.grid(alpha=0.3)
+        if panel.lines:
+            panel.legend(fontsize="small")
+    try:
+        figure.savefig(path, dpi=150)
+    except ValueError as e:  # matplotlib's for a format that it does not know
+        raise CorpusError(Errors.E051.format(path=path, problem=e)) from None
+
+
+def _draw(panel: Any, records: Records, key: str, label: str, **style: Any) -> None:
+    points = [(r["tokens"] / 1e6, r[key]) for r in records if key in r]
+    if points:
+        # A single point, as of a run that has just begun, would be no line.
+        marker = "o" if len(points) < 3 else None
+        panel.plot(*zip(*points), label=label, marker=marker, **style)

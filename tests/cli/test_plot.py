@@ -1,0 +1,57 @@
+import sys
+
+import pytest
+
+LINE = '{"step": 1, "tokens": 100, "loss": 3.0, "learn_rate": 0.1}\n'
+
+
+def test_the_curves_of_runs_become_a_picture(elmo, trained, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder, _ = trained
+    image = tmp_path / "curve.png"
+    result = elmo("plot", folder, folder / "log.jsonl", "-o", image, "--learn-rate")
+    assert result.exit_code == 0, result.output
+    assert image.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_torn_last_line_is_left_out(elmo, tmp_path):
+    pytest.importorskip("matplotlib")
+    log = tmp_path / "log.jsonl"
+    log.write_text(LINE + LINE[:20])
+    assert elmo("plot", log, "-o", tmp_path / "curve.svg").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        (LINE + "no log\n" + LINE, "line 2 is no line"),
+        ('{"step": 1}\n', "line 1 is no line"),
+        ("", "no losses"),
+    ],
+)
+def test_what_is_no_log_is_a_message(elmo, tmp_path, text, problem):
+    log = tmp_path / "log.jsonl"
+    log.write_text(text)
+    result = elmo("plot", log, "-o", tmp_path / "curve.png")
+    assert result.exit_code == 1
+    assert "ELMO051" in result.text and problem in result.text
+
+
+def test_a_missing_log_is_a_message(elmo, tmp_path):
+    result = elmo("plot", tmp_path / "log.jsonl")
+    assert result.exit_code == 1 and "No such file" in result.text
+
+
+def test_an_unknown_format_is_a_message(elmo, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "log.jsonl").write_text(LINE)
+    result = elmo("plot", tmp_path, "-o", tmp_path / "curve.doc")
+    assert result.exit_code == 1 and "curve.doc" in result.text
+
+
+def test_without_matplotlib_it_says_what_to_install(elmo, tmp_path, monkeypatch):
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "log.jsonl").write_text(LINE)
+    result = elmo("plot", tmp_path)
+    assert result.exit_code == 1 and "spacy-elmo[plot]" in result.text
