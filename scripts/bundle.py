@@ -1,14 +1,16 @@
 """Make the bundled model out of a pretraining folder: float16 weights, vocabulary,
 config, metadata and the model card.
 
-    python scripts/bundle.py my_bilm heldout.txt spacy_elmo/weights/en_elmo_sm
+    python scripts/bundle.py my_bilm heldout.txt spacy_elmo/weights/en_elmo_sm [EARLIER]
+
+EARLIER are the folders of the runs that it started from, if any.
 """
 
 import os
 import platform
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Dict
+from typing import Any, Dict, List, Optional
 
 import srsly
 import typer
@@ -25,7 +27,9 @@ from spacy_elmo.pretraining.vocabulary import read_vocabulary, write_vocabulary
 TEMPLATE = Path(__file__).parent / "card_en_elmo_sm.md"
 
 
-def main(trained: Path, heldout: Path, output: Path) -> None:
+def main(
+    trained: Path, heldout: Path, output: Path, earlier: Optional[List[Path]] = None
+) -> None:
     """Write the model and its card."""
     settings = read_settings(trained / "config.cfg")
     words = read_vocabulary(trained / "vocab.txt")
@@ -43,6 +47,12 @@ def main(trained: Path, heldout: Path, output: Path) -> None:
         write_vocabulary(Path(folder) / "vocab.txt", words)
         perplexity["untrained"] = evaluate(folder, str(heldout))
     values = describe(settings, bilm, trained, output, len(words))
+    for run in earlier or []:
+        before = last_record(run)
+        values["tokens"] += before["tokens"]
+        values["steps"] += before["step"]
+        values["epochs"] += before["epoch"]
+        values["hours"] += before["seconds"] / 3600
     found = perplexity["trained"]
     values.update(n_tokens=found["n_tokens"], n_unknown=found["n_unknown"])
     card = TEMPLATE.read_text(encoding="utf8").format(**values, **perplexity)
@@ -64,8 +74,7 @@ def describe(
 ) -> Dict[str, Any]:
     """What the card says about geometry, size and training."""
     training, options = settings.training, settings.options
-    log = srsly.read_jsonl(trained / "log.jsonl")
-    last = [record for record in log if "loss" in record][-1]
+    last = last_record(trained)
     return {
         **vars(options.lstm),
         **{k: v for k, v in vars(training).items() if k != "optimizer"},
@@ -87,6 +96,12 @@ def describe(
         "hours": last["seconds"] / 3600,
         "machine": machine(),
     }
+
+
+def last_record(trained: Path) -> Dict[str, Any]:
+    """Of a run's log."""
+    log = srsly.read_jsonl(trained / "log.jsonl")
+    return dict([record for record in log if "loss" in record][-1])
 
 
 def machine() -> str:
