@@ -29,7 +29,7 @@ setup(
         "plot": ["matplotlib>=3.6"],
         "ray": ["ray[data]>=2.9"],
         "zstd": ["zstandard>=0.20"],
-        "test": ["pytest>=7", "hypothesis>=6"],
+        "test": ["pytest>=7", "hypothesis>=6", "setuptools", "wheel"],
         "lint": ["ruff", "mypy"],
     },
     entry_points={

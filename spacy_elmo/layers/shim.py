@@ -99,17 +99,19 @@ class BiLMShim(Shim):
             for name, _ in (self._model.named_parameters() if self.trainable else ())
             if (self.id, name) in params
         }
-        with torch.no_grad():
-            backup = {}
-            for name, param in self._model.named_parameters() if mine else ():
-                if name in mine:
-                    backup[name] = param.data
-                    param.data = xp2torch(mine[name], device=param.device)
-            try:
-                yield
-            finally:
-                for name, data in backup.items():
-                    self._model.get_parameter(name).data = data
+        # No `torch.no_grad()` around the `yield`: spaCy leaves the contexts of its
+        # components in the order in which it entered them, and then the last one
+        # to leave would restore the "off" of the first.
+        backup = {}
+        for name, param in self._model.named_parameters() if mine else ():
+            if name in mine:
+                backup[name] = param.data
+                param.data = xp2torch(mine[name], device=param.device)
+        try:
+            yield
+        finally:
+            for name, data in backup.items():
+                self._model.get_parameter(name).data = data
 
     def copy(self) -> "BiLMShim":
         sentences = SentenceCache(self.sentences.max_bytes, self.sentences.folder)

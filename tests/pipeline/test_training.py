@@ -3,6 +3,7 @@ import warnings
 import numpy as np
 import pytest
 import spacy
+import torch
 from spacy.tokens import Doc
 from spacy.training import Example
 from tasks import ROOT, TASKS, add_task, listener_config, make_examples
@@ -239,6 +240,10 @@ def test_two_elmo_components_with_weights_of_their_own(
     for doc, again in zip(nlp.pipe(texts), loaded.pipe(texts)):
         assert doc.to_json() == again.to_json()
         np.testing.assert_allclose(again._.elmo, doc._.elmo, rtol=1e-5, atol=1e-6)
+    # spaCy leaves the contexts of averages first in, first out
+    with nlp.use_params({("key", "of nobody"): np.zeros(1)}):
+        assert nlp(texts[0])[0].tag_
+    assert torch.is_grad_enabled()
     # The vectors of b are not taken for those of a
     nlp.disable_pipe("a")
     with pytest.raises(ValueError, match="ELMO031.*'a'"):
