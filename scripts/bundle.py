@@ -10,7 +10,7 @@ import os
 import platform
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Dict, List, Optional
+from typing import Annotated, Any, Dict, List, Optional
 
 import srsly
 import typer
@@ -28,7 +28,10 @@ TEMPLATE = Path(__file__).parent / "card_en_elmo_sm.md"
 
 
 def main(
-    trained: Path, heldout: Path, output: Path, earlier: Optional[List[Path]] = None
+    trained: Path,
+    heldout: Path,
+    output: Path,
+    earlier: Annotated[Optional[List[Path]], typer.Argument()] = None,
 ) -> None:
     """Write the model and its card."""
     settings = read_settings(trained / "config.cfg")
