@@ -7,6 +7,8 @@ from .lstm_grad import lstm_train
 from .lstm_predict import predict_bfloat16, predict_float32
 from .options import LSTMOptions
 
+PADDING = 64  # of a row of weights, in numbers
+
 
 class LSTMState(NamedTuple):
     """The carried state of one layer and direction, a row a sentence: `h`
@@ -45,6 +47,16 @@ class LSTMLayer(nn.Module):
         )
         # What prediction multiplies by instead, if it runs in bfloat16.
         self.low_precision: Optional[Tuple[Tensor, Optional[Tensor]]] = None
+
+    def pad_rows(self) -> None:
+        """Let the rows of the weight begin four cache lines further apart; its values
+        are to be read after this. At a power of two, the elements of a column fall
+        into the same few sets of a processor's cache: on huge pages the recurrent
+        product then takes twice as long, on others a tenth longer.
+        """
+        n_rows, n = self.weight.shape
+        padded = self.weight.new_empty(n_rows, n + PADDING)[:, :n]
+        self.weight = nn.Parameter(padded)
 
     def use_bfloat16(self) -> None:
         """Predict with matrix products in bfloat16. State, gates and sums stay in

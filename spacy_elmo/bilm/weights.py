@@ -76,6 +76,8 @@ def read_files(files: ModelFiles) -> BiLM:
     with open_hdf5(files.weights, files.weights_name) as h5:
         _check_datasets(h5, bilm, files)
         bilm.to_empty(device="cpu")
+        for layer in (*bilm.layers_of(0), *bilm.layers_of(1)):
+            layer.pad_rows()
         for entry in layout(bilm):
             array = read_dataset(h5, entry.name, files.weights_name)
             with torch.no_grad():
