@@ -115,6 +115,10 @@ class Errors:
         "'sentence_cache_path', or remove the file."
     )
     E041 = "[ELMO041] This machine has no device '{device}' ({reason})."
+    E042 = (
+        "[ELMO042] '{name}' holds {value:.3g}, which is too large for {dtype}. Save "
+        "the model in float32."
+    )
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}."
     E051 = "[ELMO051] {path}: {problem}."

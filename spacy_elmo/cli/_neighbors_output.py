@@ -66,7 +66,7 @@ def write_page(
     from spacy import displacy
     from spacy.util import escape_html
 
-    from ..bilm.weights import replacing
+    from ..bilm.files import replacing
 
     docs = []
     for query, words, contexts in found:

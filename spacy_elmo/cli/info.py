@@ -54,7 +54,7 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
     RAISES (WeightsError): If the model cannot be read.
     """
     from ..bilm import BiLM
-    from ..bilm.weights import find_files
+    from ..bilm.files import find_files
     from ..weights import resolve
 
     path = resolve(weights)

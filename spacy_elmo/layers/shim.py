@@ -14,7 +14,8 @@ from thinc.api import get_current_ops, torch2xp, xp2torch
 from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
-from ..bilm.weights import ModelFiles, read_files, write_bilm, write_hdf5
+from ..bilm.files import ModelFiles
+from ..bilm.weights import read_files, write_bilm, write_hdf5
 from ..errors import Errors, Warnings
 from ..weights import resolve
 from .cache import WordCache

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..bilm.weights import replacing
+from ..bilm.files import replacing
 from ..errors import CorpusError, Errors
 
 Floats = npt.NDArray[np.float32]

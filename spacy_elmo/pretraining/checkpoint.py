@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from ..bilm import BiLM
+from ..bilm.files import replacing
 from ..bilm.lstm import LSTMState
-from ..bilm.weights import replacing
 from ..errors import Errors, TrainingError, Warnings
 from .model import AnySoftmax
 from .processes import Processes

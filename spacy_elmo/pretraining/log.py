@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from ..bilm.weights import replacing
+from ..bilm.files import replacing
 
 
 class Log:

@@ -10,13 +10,9 @@ import numpy.typing as npt
 import torch
 
 from ..bilm import BiLM
-from ..bilm.weights import (
-    ModelFiles,
-    find_files,
-    open_hdf5,
-    read_dataset,
-    write_bilm,
-)
+from ..bilm.files import ModelFiles, find_files
+from ..bilm.hdf5 import open_hdf5, read_dataset
+from ..bilm.weights import write_bilm
 from ..errors import Errors, WeightsError
 from .adaptive import AdaptiveSoftmax
 from .settings import SoftmaxSettings

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import List, Mapping, Optional, Sequence, Union
 
 from ..bilm.characters import BOS, EOS
-from ..bilm.weights import replacing
+from ..bilm.files import replacing
 from ..errors import CorpusError, Errors
 
 UNK = "<UNK>"
