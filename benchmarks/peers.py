@@ -9,17 +9,25 @@ import importlib
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 from unittest.mock import MagicMock, patch
 
 Sentences = List[List[str]]
 Run = Callable[[Sentences], List[Any]]
 
 MAX_BATCH = 256
+# What to install for each, by calls of pip. Without its dependencies, AllenNLP 2.10.1
+# still runs on a torch of today.
+PEERS: Dict[str, List[List[str]]] = {
+    "allennlp": [["torch==2.13.0", "numpy", "h5py"], ["--no-deps", "allennlp==2.10.1"]],
+    "simple_elmo": [["simple_elmo", "tensorflow-cpu", "tf-keras"]],
+}
 # What AllenNLP's ELMo imports of AllenNLP beside its own modules.
 PACKAGES = ["", ".common", ".data", ".data.token_indexers", ".modules", ".nn"]
 MOCKS = [
@@ -47,6 +55,19 @@ def main() -> None:
             layers = [a for batch in task["batches"] for a in fresh(batch)]
             answer["layers"] = [array.tolist() for array in layers]
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def make_environment(name: str, folder: Path) -> str:
+    """The Python of a peer's environment, which is made if it is not there yet."""
+    python = folder / name / "bin" / "python"
+    if not python.is_file():
+        unfinished = folder / f"{name}.unfinished"
+        venv.create(unfinished, with_pip=True, clear=True)
+        for packages in PEERS[name]:
+            pip = [str(unfinished / "bin" / "python"), "-m", "pip", "install"]
+            subprocess.run([*pip, *packages], check=True)
+        unfinished.rename(folder / name)
+    return str(python)
 
 
 def load_allennlp(weights: Path, threads: int) -> Tuple[Run, Run]:

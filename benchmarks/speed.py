@@ -1,13 +1,10 @@
 """Words a second of the biLM beside AllenNLP's and simple_elmo's, on the same
 sentences and weights, and beside the machine's matrix products.
 
-    python benchmarks/speed.py --text ../shared/data/eval/ewt/dev.tsv \
-        --allennlp ENV/bin/python --simple-elmo ENV/bin/python --output benchmarks
+    python benchmarks/speed.py --text ewt/dev.tsv --peers FOLDER --output benchmarks
 
-The peers live in environments of their own:
-
-    pip install torch==2.13.0 h5py && pip install --no-deps allennlp==2.10.1
-    pip install simple_elmo tensorflow-cpu tf-keras
+The peers live in environments of their own, which are made in FOLDER if they are not
+there yet; without --peers the rest is measured.
 
 Each arm runs the whole text in turn with the others; ratios are medians over the
 turns, because the machine's speed changes from minute to minute. Weights are drawn at
@@ -28,9 +25,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
-import spacy
 import torch
-from spacy.tokens import Doc
+from peers import PEERS, make_environment
 
 from spacy_elmo.bilm import BiLM, Options
 from spacy_elmo.bilm.packing import batch_sizes
@@ -49,8 +45,7 @@ Sentences = List[List[str]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--text", type=Path, help="Lines of words, or a treebank's TSV")
-    parser.add_argument("--allennlp", help="Python of the environment that has it")
-    parser.add_argument("--simple-elmo", help="Python of the environment that has it")
+    parser.add_argument("--peers", type=Path, help="Folder of their environments")
     parser.add_argument("--geometries", nargs="+", default=list(GEOMETRIES))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--words", type=int, help="Of the text; by default by geometry")
@@ -106,9 +101,6 @@ def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]
         "ratios": ratios(seconds, list(peers)),
         "outputs": outputs,
         "bound": bound(exact, sentences),
-        "linear": growth(exact, args),
-        "latency": latency(folder, bilm),
-        "disk": load_and_save(folder),
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
@@ -177,12 +169,8 @@ def with_cache(bilm: BiLM, cache: WordCache, sentences: Sentences) -> Any:
 
 def start_peers(folder: Path, args: argparse.Namespace) -> Dict[str, Any]:
     found = {}
-    for name, python in (
-        ("allennlp", args.allennlp),
-        ("simple_elmo", args.simple_elmo),
-    ):
-        if python is None:
-            continue
+    for name in PEERS if args.peers is not None else ():
+        python = make_environment(name, args.peers)
         command = [python, str(ROOT / "benchmarks" / "peers.py"), name, str(folder)]
         process = subprocess.Popen(
             [*command, str(args.threads)], stdin=subprocess.PIPE,
@@ -296,61 +284,6 @@ def peak_products(dtype: torch.dtype, size: int = 2048) -> float:
     return 2 * size**3 / min(times)
 
 
-def growth(bilm: BiLM, args: argparse.Namespace) -> Dict[str, float]:
-    """Words a second as the text grows and with one thread."""
-    big = bilm.options.lstm.dim > 2000
-    sizes = (500, 1000, 2000) if big else (2500, 5000, 10000, 20000)
-    found = {f"{n} words": words_per_second(bilm, args, n) for n in sizes}
-    torch.set_num_threads(1)
-    found[f"{sizes[-1]} words, 1 thread"] = words_per_second(bilm, args, sizes[-1])
-    torch.set_num_threads(args.threads)
-    return found
-
-
-def words_per_second(bilm: BiLM, args: argparse.Namespace, n: int) -> float:
-    sentences = read_sentences(args.text, n)
-    seconds = min(timed(lambda: bilm.encode(sentences))() for _ in range(2))
-    return sum(map(len, sentences)) / seconds
-
-
-def latency(folder: Path, bilm: BiLM) -> Dict[str, float]:
-    """One sentence of ten words through nlp(...), beside the time that it takes to
-    read the recurrent weights from memory at each step.
-    """
-    nlp = spacy.blank("en")
-    model = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(folder)}
-    nlp.add_pipe("elmo", config={"model": model})
-    text = "The play that she wrote opens in the spring ."
-    for _ in range(5):
-        nlp(text)
-    times = [timed(lambda: nlp(text))() for _ in range(30)]
-    n_steps, lstm = 12, bilm.options.lstm
-    weights = 2 * lstm.n_layers * (
-        lstm.projection_dim * 4 * lstm.dim + lstm.dim * lstm.projection_dim
-    )  # fmt: skip
-    block = torch.zeros(1 << 26)
-    bandwidth = block.nbytes / min(timed(block.sum)() for _ in range(5))
-    floor = n_steps * weights * 4 / bandwidth
-    median = statistics.median(times)
-    return {"milliseconds": median * 1e3, "bound_milliseconds": floor * 1e3}
-
-
-def load_and_save(folder: Path) -> Dict[str, float]:
-    """Seconds to save and to load a pipeline."""
-    nlp = spacy.blank("en")
-    model = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(folder)}
-    nlp.add_pipe("elmo", config={"model": model})
-    nlp(Doc(nlp.vocab, words=["play"]))
-    first, second = folder / "first", folder / "second"
-    return {
-        "save": timed(lambda: nlp.to_disk(first))(),
-        "save again": timed(lambda: nlp.to_disk(second))(),
-        "load": statistics.median(
-            timed(lambda: spacy.load(first))() for _ in range(3)
-        ),
-    }  # fmt: skip
-
-
 def machine(threads: int) -> str:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
@@ -374,14 +307,6 @@ def render(results: Dict[str, Any]) -> str:
               for k, v in found["outputs"].items()),
             "", "| the LSTMs' share of the matrix-product bound | |", "|---|---|",
             *(f"| {k} | {v:,.2f} |" for k, v in found["bound"].items()),
-            "", "| words/s, float32 | |", "|---|---|",
-            *(f"| {k} | {v:,.0f} |" for k, v in found["linear"].items()),
-            "", "| one sentence of ten words | |", "|---|---|",
-            f"| nlp(...) | {found['latency']['milliseconds']:.1f} ms |",
-            "| reading the recurrent weights at each step | "
-            f"{found['latency']['bound_milliseconds']:.1f} ms |",
-            "", "| seconds | |", "|---|---|",
-            *(f"| {k} | {v:.2f} |" for k, v in found["disk"].items()),
             "", f"Peak memory of the process: {found['peak_rss_mb']:,.0f} MB.",
         ]  # fmt: skip
     return "\n".join(lines) + "\n"
