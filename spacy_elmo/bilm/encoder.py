@@ -114,8 +114,11 @@ class Highway(nn.Module):
         self.transform = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        gate = torch.sigmoid(self.carry(x))
-        return x + gate * (torch.relu(self.transform(x)) - x)
+        gate: Tensor = self.carry(x)
+        y: Tensor = self.transform(x)
+        if gate.requires_grad:
+            return x + gate.sigmoid() * (y.relu() - x)
+        return y.relu_().sub_(x).mul_(gate.sigmoid_()).add_(x)
 
 
 def _length_groups(lengths: Tensor, order: Tensor) -> List[Tuple[Tensor, int]]:

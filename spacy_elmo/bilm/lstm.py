@@ -49,14 +49,32 @@ class LSTMLayer(nn.Module):
         self.low_precision: Optional[Tuple[Tensor, Optional[Tensor]]] = None
 
     def pad_rows(self) -> None:
-        """Let the rows of the weight begin four cache lines further apart; its values
-        are to be read after this. At a power of two, the elements of a column fall
-        into the same few sets of a processor's cache: on huge pages the recurrent
-        product then takes twice as long, on others a tenth longer.
+        """Give the weight memory of its own, for a model whose values are to be read
+        after this: its rows begin four cache lines further apart, and there is a row
+        before them for the bias.
+
+        At a power of two, the elements of a column fall into the same few sets of a
+        processor's cache: on huge pages the recurrent product then takes twice as
+        long, on others a tenth longer.
         """
         n_rows, n = self.weight.shape
-        padded = self.weight.new_empty(n_rows, n + PADDING)[:, :n]
-        self.weight = nn.Parameter(padded)
+        block = self.weight.new_empty(1 + n_rows, n + PADDING)
+        self.weight = nn.Parameter(block[1:, :n])
+
+    def input_weight(self) -> Tensor:
+        """[bias; W of the inputs], shape (1 + projection, 4 * dim): with a 1 before
+        each input, the bias comes with the product. The forget gate has its +1.
+        """
+        weight, bias = self.weight.detach(), self.gate_bias()
+        n, n_gates = self.options.projection_dim, weight.shape[1]
+        stride = weight.stride(0)
+        if weight.storage_offset() < stride:
+            return torch.cat([bias[None], weight[:n]])
+        # The row before the weight is free: see `pad_rows`.
+        start = weight.storage_offset() - stride
+        block = weight.as_strided((1 + n, n_gates), (stride, 1), start)
+        block[0] = bias
+        return block
 
     def use_bfloat16(self) -> None:
         """Predict with matrix products in bfloat16. State, gates and sums stay in
@@ -64,7 +82,8 @@ class LSTMLayer(nn.Module):
         """
         projection = self.projection
         self.low_precision = (
-            self.weight.detach().bfloat16(),
+            # Column by column: a fifth faster at the original size.
+            self.weight.detach().bfloat16().t().contiguous().t(),
             None if projection is None else projection.detach().bfloat16(),
         )
 
@@ -130,11 +149,17 @@ class LSTMLayer(nn.Module):
         reverse: bool,
     ) -> Tuple[Tensor, LSTMState]:
         h, c = state.h.clone(), state.c.clone()
-        low = self.low_precision
-        predict = predict_float32 if low is None else predict_bfloat16
-        weight, projection = low or (self.weight, self.projection)
-        y = predict(
-            x, h, c, weight, self.gate_bias(), projection, batch_sizes, reverse,
-            self.options.cell_clip, self.options.proj_clip,
-        )  # fmt: skip
+        clips = self.options.cell_clip, self.options.proj_clip
+        if self.low_precision is None:
+            w_recurrent = self.weight[x.shape[1] :]
+            y = predict_float32(
+                x, h, c, self.input_weight(), w_recurrent, self.projection,
+                batch_sizes, reverse, *clips,
+            )  # fmt: skip
+        else:
+            weight, projection = self.low_precision
+            y = predict_bfloat16(
+                x, h, c, weight, self.gate_bias(), projection, batch_sizes, reverse,
+                *clips,
+            )  # fmt: skip
         return y, LSTMState(h, c)

@@ -1,38 +1,40 @@
 """The LSTM layer in prediction: gates in place, nothing kept for a backward pass."""
 
-from typing import List, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .packing import packed_steps
 
-# In float32, the input products of a chunk of time steps are one matrix product; this
-# many tokens bound its size (64 MB at 4 * 4096 gates).
-CHUNK_TOKENS = 1024
+# In float32, the input products of a chunk of time steps are one matrix product into
+# a buffer of about this size: more than 32 MB would be new memory at each call.
+CHUNK_BYTES = 24 << 20
 # In bfloat16, rows are rounded up to a multiple of this: oneDNN compiles a kernel for
 # each new shape, which takes longer than the product itself.
 ROWS = 16
 
 
 def predict_float32(
-    x: Tensor, h: Tensor, c: Tensor, weight: Tensor, bias: Tensor,
+    x: Tensor, h: Tensor, c: Tensor, w_input: Tensor, w_recurrent: Tensor,
     projection: Optional[Tensor], batch_sizes: Sequence[int], reverse: bool,
     cell_clip: Optional[float], proj_clip: Optional[float],
 ) -> Tensor:  # fmt: skip
     """Run one layer over packed sequences. Shapes as in LSTMLayer.
 
     h, c (Floats2d): The state, changed in place.
-    bias (Floats1d): With the forget gate's +1.
+    w_input (Floats2d): See LSTMLayer.input_weight.
     RETURNS (Floats2d): Outputs, packed as x.
     """
-    width = x.shape[1]
-    w_input, w_recurrent = weight[:width], weight[width:]
+    n_gates = w_input.shape[1]
+    x1 = F.pad(x, (1, 0), value=1.0)  # (n_tokens, 1 + projection)
     y = x.new_empty(x.shape[0], h.shape[1])
-    for steps in time_chunks(batch_sizes, reverse):
-        start = min(lo for lo, _ in steps)
-        end = max(hi for _, hi in steps)
-        gates = (x[start:end] @ w_input).add_(bias)  # (n, 4 * dim)
+    chunks = time_chunks(batch_sizes, reverse, CHUNK_BYTES // (4 * n_gates))
+    size = max((hi - lo for lo, hi, _ in chunks), default=0)
+    buffer = x.new_empty(size, n_gates)
+    for start, end, steps in chunks:
+        gates = torch.mm(x1[start:end], w_input, out=buffer[: end - start])
         for lo, hi in steps:
             n = hi - lo
             g = gates[lo - start : hi - start].addmm_(h[:n], w_recurrent)
@@ -94,21 +96,32 @@ def _cell(g: Tensor, c: Tensor, clip: Optional[float]) -> Tensor:
     return torch.mul(torch.tanh(c), o, out=i)
 
 
-def time_chunks(
-    batch_sizes: Sequence[int], reverse: bool
-) -> List[List[Tuple[int, int]]]:
-    """The (start, end) of each time step in packed order, in the order in which a
-    direction reads them, cut into chunks of about CHUNK_TOKENS tokens.
+class Chunk(NamedTuple):
+    """Time steps one after the other: packed tokens start:end, and those of each step
+    in the order in which a direction reads them.
     """
+
+    start: int
+    end: int
+    steps: List[Tuple[int, int]]
+
+
+def time_chunks(
+    batch_sizes: Sequence[int], reverse: bool, max_tokens: int
+) -> List[Chunk]:
+    """Cut time into chunks of at most `max_tokens` tokens, or of one step."""
     chunks: List[List[Tuple[int, int]]] = []
-    n_tokens = CHUNK_TOKENS
+    n_tokens = max_tokens
     for _, lo, hi in packed_steps(batch_sizes, reverse):
-        if n_tokens + hi - lo > CHUNK_TOKENS:
-            chunks.append([])
-            n_tokens = 0
-        chunks[-1].append((lo, hi))
         n_tokens += hi - lo
-    return chunks
+        if n_tokens > max_tokens:
+            chunks.append([])
+            n_tokens = hi - lo
+        chunks[-1].append((lo, hi))
+    return [
+        Chunk(min(lo for lo, _ in steps), max(hi for _, hi in steps), steps)
+        for steps in chunks
+    ]
 
 
 def _rounded(n: int) -> int:

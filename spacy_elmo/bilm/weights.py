@@ -11,6 +11,7 @@ from typing import (
     List,
     Mapping,
     NamedTuple,
+    Optional,
     Tuple,
     Union,
 )
@@ -23,7 +24,7 @@ from torch import Tensor
 from ..errors import Errors, WeightsError
 from .files import ModelFiles, PathLike, find_files, replacing
 from .hdf5 import open_hdf5, read_dataset, write_dataset
-from .model import BiLM
+from .model import BiLM, BiLMState
 from .options import Options
 
 Floats = npt.NDArray[Any]
@@ -31,6 +32,9 @@ Floats = npt.NDArray[Any]
 # Groups that describe the biLM: a name in them that the options do not ask for is an
 # error. Others (our softmax, for instance) are left alone.
 KNOWN_GROUPS = ("char_embed", "CNN", "CNN_", "RNN_")
+# h (2, L, projection) and c (2, L, dim) of the warm state, if there is one; readers of
+# the official layout ignore them.
+WARM = ("initial_state/h", "initial_state/c")
 
 
 class Entry(NamedTuple):
@@ -63,6 +67,7 @@ def read_files(files: ModelFiles) -> BiLM:
             array = read_dataset(h5, entry.name, files.weights_name)
             with torch.no_grad():
                 entry.param.copy_(torch.from_numpy(entry.read(array)))
+        bilm.warm = _read_warm(h5, bilm, files.weights_name)
     return bilm.eval().requires_grad_(False)
 
 
@@ -106,6 +111,8 @@ def write_hdf5(
         for entry in layout(bilm):
             array = entry.write(entry.param.detach().float().cpu().numpy())
             write_dataset(h5, entry.name, array, dtype)
+        for name, part in zip(WARM, bilm.warm or ()):
+            write_dataset(h5, name, part.float().cpu().numpy()[:, :, 0], "float32")
         for name, array in extra.items():
             write_dataset(
                 h5, name, array, array.dtype.name, compression="gzip", shuffle=True
@@ -169,6 +176,21 @@ def _check_datasets(h5: Any, bilm: BiLM, files: ModelFiles) -> None:
         if name.startswith(KNOWN_GROUPS) and name not in wanted:
             error = Errors.E010.format(path=path, name=name, options=options)
             raise WeightsError(error)
+
+
+def _read_warm(h5: Any, bilm: BiLM, path: str) -> Optional[BiLMState]:
+    if not all(name in h5 for name in WARM):
+        return None
+    lstm, parts = bilm.options.lstm, []
+    for name, width in zip(WARM, (lstm.projection_dim, lstm.dim)):
+        array = read_dataset(h5, name, path)
+        wanted = (2, lstm.n_layers, width)
+        if array.shape != wanted:
+            problem = f"numbers of shape {array.shape}, not {wanted}"
+            error = Errors.E011.format(path=path, name=name, problem=problem)
+            raise WeightsError(error)
+        parts.append(torch.from_numpy(array)[:, :, None])
+    return BiLMState(*parts)
 
 
 def _same(array: Floats) -> Floats:

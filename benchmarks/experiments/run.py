@@ -1,0 +1,226 @@
+"""Run an experiment: tasks by arms by seeds, each a `python -m spacy train`.
+
+    python run.py weighting/experiment.yml --data ../../shared/data/eval
+
+An experiment names its tasks (tasks/NAME.cfg), and for each arm an encoder
+(encoders/NAME.cfg) and settings of it. Runs whose result is there already are not run
+again. Writes results.json, results.md and, if the experiment asks for one, a plot.
+"""
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Dict, List, Optional
+
+import spacy
+import srsly
+import typer
+from data import convert
+from thinc.api import Config
+
+HERE = Path(__file__).resolve().parent
+
+Run = Dict[str, Any]
+
+
+def main(
+    experiment: Path,
+    data: Annotated[Path, typer.Option(help="Folder of the evaluation sets")],
+    weights: str = "en_elmo_sm",
+    work: Path = HERE / "work",
+    fresh: bool = False,
+) -> None:
+    """Run what has no result yet, and write the tables."""
+    # Components that the configs name.
+    import components  # noqa: F401
+
+    plan = srsly.read_yaml(experiment)
+    folder = experiment.parent
+    path = folder / "results.json"
+    for key, run in runs_of(plan).items():
+        results = read(path)
+        if key in results["runs"] and not fresh:
+            continue
+        results["runs"][key] = train(run, plan, data, weights, work)
+        results["machine"] = machine()
+        write_json(path, results)
+    results = read(path)
+    table = render(plan, results)
+    (folder / "results.md").write_text(table, encoding="utf8")
+    if "plot" in plan:
+        from plots import PLOTS
+
+        PLOTS[plan["plot"]](plan, results["runs"], folder / "results.png")
+    print(table)
+
+
+def runs_of(plan: Dict[str, Any]) -> Dict[str, Run]:
+    """A key and the settings for each run."""
+    return {
+        f"{task}/{arm}/{limit or 'all'}/{seed}": {
+            "task": task, "arm": arm, "limit": limit, "seed": seed,
+            **plan["tasks"][task],
+            "encoder": settings["encoder"], "set": settings.get("set", {}),
+        }
+        for task in plan["tasks"]
+        for limit in plan["tasks"][task].get("limits", [0])
+        for arm, settings in plan["arms"].items()
+        for seed in plan["seeds"]
+    }  # fmt: skip
+
+
+def make_config(run: Run, plan: Dict[str, Any]) -> Config:
+    """The config of a run: the base, the task, and the encoder in its component."""
+    config = Config().from_disk(HERE / "tasks" / "base.cfg", interpolate=False)
+    task = Config().from_disk(HERE / "tasks" / f"{run['task']}.cfg")
+    info = task.pop("experiment")
+    config = config.merge(task)
+    encoder = Config().from_disk(HERE / "encoders" / f"{run['encoder']}.cfg")
+    for key, value in {**run["set"], **run.get("encoder_set", {})}.items():
+        set_path(encoder, key, value)
+    for embed in nodes(encoder, "spacy.MultiHashEmbed.v2"):
+        if info["data"] == "srl_ewt":  # the predicate is marked as an entity
+            embed["attrs"] = [*embed["attrs"], "ENT_TYPE"]
+            embed["rows"] = [*embed["rows"], 10]
+    config["components"][info["component"]]["model"]["tok2vec"] = encoder["tok2vec"]
+    if any(nodes(encoder, "spacy_elmo.ELMoListener.v1")):
+        config["nlp"]["pipeline"].insert(0, "elmo")
+        model = {
+            "@architectures": "spacy_elmo.BiLM.v1",
+            "weights": "${paths.elmo}",
+            "sentence_cache_path": "${paths.cache}",
+        }
+        config["components"]["elmo"] = {"factory": "elmo", "model": model}
+    config["corpora"]["train"]["limit"] = run["limit"]
+    config["corpora"]["dev"]["limit"] = run.get("dev_limit", 0)
+    training = config["training"]
+    training["max_steps"] = run["steps"]
+    training["eval_frequency"] = run.get("evaluate_every", run["steps"])
+    training["batcher"]["size"] = run.get("words", 1000)
+    return config
+
+
+def set_path(config: Any, key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    for part in path:
+        config = config.setdefault(part, {})
+    if value is None:
+        config.pop(last, None)
+    else:
+        config[last] = value
+
+
+def nodes(config: Any, architecture: str) -> List[Any]:
+    """Every block of an architecture."""
+    if not isinstance(config, dict):
+        return []
+    mine = [config] if config.get("@architectures") == architecture else []
+    return mine + [n for v in config.values() for n in nodes(v, architecture)]
+
+
+def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) -> Run:
+    info = Config().from_disk(HERE / "tasks" / f"{run['task']}.cfg")["experiment"]
+    train, dev = (
+        convert(data, info["data"], part, work / "corpus") for part in ("train", "dev")
+    )
+    work = work / "runs"
+    work.mkdir(parents=True, exist_ok=True)
+    config_path, log = work / "config.cfg", work / "log.jsonl"
+    make_config(run, plan).to_disk(config_path)
+    output = work / "output"
+    shutil.rmtree(output, ignore_errors=True)
+    log.unlink(missing_ok=True)
+    command = [
+        sys.executable, "-m", "spacy", "train", str(config_path),
+        "--code", str(HERE / "components.py"), "--output", str(output),
+        "--paths.train", str(train), "--paths.dev", str(dev),
+        "--paths.elmo", weights, "--paths.cache", str(work / "cache"),
+        "--system.seed", str(run["seed"]), "--training.logger.output_file", str(log),
+    ]  # fmt: skip
+    start = time.perf_counter()
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}")
+    seconds = time.perf_counter() - start
+    # Of the file: a path at the end would be one of this machine.
+    records = list(srsly.read_jsonl(log))
+    nlp = spacy.load(output / "model-best")
+    found = {
+        "score": max(record["score"] for record in records),
+        "curve": [[r["step"], round(r["score"], 4)] for r in records],
+        "seconds": round(seconds, 1),
+        "words_per_second": round(nlp.meta["performance"].get("speed") or 0),
+    }
+    if "elmo" in nlp.pipe_names:
+        from spacy_elmo.cli.mix import get_mixes
+
+        found["mixes"] = get_mixes(nlp)
+    print(f"{run['task']}, {run['arm']}, {run['limit']}, {run['seed']}: {found}")
+    return found
+
+
+def render(plan: Dict[str, Any], results: Dict[str, Any]) -> str:
+    """Means and deviations over the seeds: tasks by arms."""
+    arms, runs = list(plan["arms"]), results["runs"]
+    lines = [
+        f"# {plan['title']}", "", plan["description"].strip(), "",
+        f"Dev scores, mean and deviation over {len(plan['seeds'])} seeds.", "",
+        f"| task | {' | '.join(arms)} |", "|---" * (1 + len(arms)) + "|",
+    ]  # fmt: skip
+    for task, settings in plan["tasks"].items():
+        for limit in settings.get("limits", [0]):
+            cells = []
+            for arm in arms:
+                scores = scores_of(plan, runs, task, arm, limit)
+                cells.append(cell(scores))
+            size = f" ({limit:,} Docs)" if limit else ""
+            lines.append(f"| {settings['name']}{size} | {' | '.join(cells)} |")
+    lines += ["", f"Machine: {results['machine']}.", ""]
+    return "\n".join(lines)
+
+
+def scores_of(
+    plan: Dict[str, Any], runs: Dict[str, Run], task: str, arm: str, limit: int
+) -> List[float]:
+    keys = [f"{task}/{arm}/{limit or 'all'}/{seed}" for seed in plan["seeds"]]
+    return [runs[key]["score"] for key in keys if key in runs]
+
+
+def cell(scores: List[float]) -> str:
+    if not scores:
+        return "-"
+    mean = f"{100 * statistics.mean(scores):.1f}"
+    if len(scores) < 2:
+        return mean
+    return f"{mean} ± {100 * statistics.stdev(scores):.1f}"
+
+
+def read(path: Path) -> Dict[str, Any]:
+    if path.is_file():
+        return dict(srsly.read_json(path))  # type: ignore[arg-type]
+    return {"machine": None, "runs": {}}
+
+
+def write_json(path: Path, results: Dict[str, Any]) -> None:
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(results, indent=1) + "\n", encoding="utf8")
+    unfinished.replace(path)
+
+
+def machine() -> str:
+    info = Path("/proc/cpuinfo")
+    cpu: Optional[str] = platform.processor() or platform.machine()
+    if info.is_file():
+        lines = [x for x in info.read_text().split("\n") if x.startswith("model name")]
+        cpu = lines[0].split(":")[1].strip() if lines else cpu
+    return f"{cpu}, {os.cpu_count()} cores"
+
+
+if __name__ == "__main__":
+    typer.run(main)
