@@ -98,9 +98,12 @@ def words_per_second(bilm: BiLM, text: Path, n: int, **arguments: int) -> float:
 
 
 def memory_layouts(bilm: BiLM) -> Dict[str, Dict[str, float]]:
-    """Milliseconds of the recurrent product by where and how its weights lie: rows of
-    a power of two, rows padded (as we load them), and rows of the mapped file.
+    """Milliseconds of the recurrent product on one thread, by where and how its weights
+    lie: rows of a power of two, rows padded (as we load them), and rows of the mapped
+    file. (With more threads it is all the same.)
     """
+    torch.get_num_threads()
+    torch.set_num_threads(1)
     lstm = bilm.options.lstm
     weight = bilm.layers_of(0)[0].weight
     plain = weight.clone(memory_format=torch.contiguous_format)
@@ -300,7 +303,8 @@ def render(results: Dict[str, Any]) -> str:
             ),
             "", "Epoch 2 against the same listener on ready-made vectors: "
             f"{found['epochs']['epoch 2 against ready-made vectors']:.2f}x.",
-            "", "The recurrent product of a step, ms, by how the weights lie:", "",
+            "", "The recurrent product of a step on one thread, ms, by its memory:",
+            "",
         ]  # fmt: skip
         memory = found["memory"]
         arms = list(next(iter(memory.values())))

@@ -23,7 +23,7 @@ MARK = "MARK"
 
 @registry.readers("experiments.Corpus.v1")
 def create_corpus(
-    path: Path, limit: int = 0, seed: int = 0
+    path: Optional[Path], limit: int = 0, seed: int = 0
 ) -> Callable[[Language], Iterator[Example]]:
     """Read a .spacy file, or a random part of `limit` of its Docs. The Docs to predict
     get the words, and what a task gives beside them: pairs with their sentences, and
@@ -32,6 +32,8 @@ def create_corpus(
     docs: List[Doc] = []
 
     def read(nlp: Language) -> Iterator[Example]:
+        if path is None:
+            raise ValueError("Give the data by --paths.train and --paths.dev.")
         if not docs:
             docs.extend(DocBin().from_disk(path).get_docs(nlp.vocab))
             if 0 < limit < len(docs):

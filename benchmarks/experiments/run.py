@@ -144,11 +144,13 @@ def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) 
         "--system.seed", str(run["seed"]), "--training.logger.output_file", str(log),
     ]  # fmt: skip
     start = time.perf_counter()
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}")
+    printed = work / "printed.txt"
+    with printed.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)}\n{printed.read_text()}")
     seconds = time.perf_counter() - start
-    # Of the file: a path at the end would be one of this machine.
     records = list(srsly.read_jsonl(log))
     nlp = spacy.load(output / "model-best")
     found = {
@@ -156,6 +158,8 @@ def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) 
         "curve": [[r["step"], round(r["score"], 4)] for r in records],
         "seconds": round(seconds, 1),
         "words_per_second": round(nlp.meta["performance"].get("speed") or 0),
+        "memory_mb": round(usage.ru_maxrss / 1024),
+        "disk_mb": round(size_of(output / "model-best") / 2**20, 1),
     }
     if "elmo" in nlp.pipe_names:
         from spacy_elmo.cli.mix import get_mixes
@@ -163,6 +167,10 @@ def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) 
         found["mixes"] = get_mixes(nlp)
     print(f"{run['task']}, {run['arm']}, {run['limit']}, {run['seed']}: {found}")
     return found
+
+
+def size_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def render(plan: Dict[str, Any], results: Dict[str, Any]) -> str:

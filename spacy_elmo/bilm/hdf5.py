@@ -87,13 +87,15 @@ def _problem_of_format(h5: Any, dataset: Any) -> Optional[str]:
 
 
 def _problem_of_numbers(array: Any, checksum: Any) -> Optional[str]:
-    if not np.isfinite(array).all():
+    # NaN comes through; and no copy is made of what may be large.
+    extremes = [float(f(initial=0.0)) for f in (array.min, array.max)]
+    if not np.isfinite(extremes).all():
         return "NaN or infinite numbers"
     if checksum is not None:
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         if zlib.crc32(little.data) != checksum:
             return "other numbers than were written: the file is damaged"
-    largest = float(np.abs(array).max(initial=0.0))
+    largest = max(-extremes[0], extremes[1])
     if largest > MAX_VALUE:
         return f"numbers up to {largest:.3g}, which are no weights"
     return None

@@ -7,7 +7,7 @@ from typing import List, Sequence
 
 import torch
 
-from ..errors import Errors
+from ..errors import CorpusError, Errors
 from .model import BiLM, BiLMState
 
 # Rows of text that are read side by side, and sentences of a row that only warm it up.
@@ -26,12 +26,12 @@ def mean_state(
     n_rows (int): Rows that the text is cut into.
     RETURNS (BiLMState): Its `h` has shape (2, L, 1, projection), its `c`
         (2, L, 1, dim).
-    RAISES (ValueError): If the text is too short.
+    RAISES (CorpusError): If the text is too short.
     """
     length = len(sentences) // n_rows
     if length <= WARM_UP:
         wanted = n_rows * (WARM_UP + 1)
-        raise ValueError(Errors.E043.format(found=len(sentences), wanted=wanted))
+        raise CorpusError(Errors.E043.format(found=len(sentences), wanted=wanted))
     rows = [sentences[i * length : (i + 1) * length] for i in range(n_rows)]
     state = bilm.initial_state(n_rows)
     h, c = [torch.zeros_like(part) for part in state]

@@ -1,6 +1,7 @@
 """The official HDF5 layout (bilm-tf's `dump_weights`) <-> BiLM."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import (
     Any,
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from ..errors import Errors, WeightsError
 from .files import ModelFiles, PathLike, find_files, replacing
-from .hdf5 import open_hdf5, read_dataset, write_dataset
+from .hdf5 import CHECKSUM, open_hdf5, read_dataset, write_dataset
 from .model import BiLM, BiLMState
 from .options import Options
 
@@ -95,6 +96,33 @@ def write_bilm(
     with replacing(directory / "options.json") as temporary:
         text = json.dumps(bilm.options.to_dict(), indent=2)
         temporary.write_text(text + "\n", encoding="utf8")
+
+
+def write_warm(files: ModelFiles, state: BiLMState, directory: Path) -> None:
+    """Write a copy of a model that has a warm state, whatever else the file holds.
+
+    files (ModelFiles): The model.
+    state (BiLMState): With one row.
+    directory (Path): Made if need be.
+    """
+    import h5py
+
+    directory.mkdir(parents=True, exist_ok=True)
+    with replacing(directory / "weights.hdf5") as temporary:
+        if isinstance(files.weights, Path):
+            shutil.copyfile(files.weights, temporary)
+        else:
+            temporary.write_bytes(files.weights.read())
+        with h5py.File(temporary, "a") as h5:
+            had_checksums = CHECKSUM in h5.attrs
+            for name, part in zip(WARM, state):
+                if name in h5:
+                    del h5[name]
+                write_dataset(h5, name, part.cpu().numpy()[:, :, 0], "float32")
+            if not had_checksums:
+                del h5.attrs[CHECKSUM]
+    with replacing(directory / "options.json") as temporary:
+        temporary.write_bytes(files.options)
 
 
 def write_hdf5(

@@ -22,6 +22,7 @@ from .cache import WordCache
 from .sentence_cache import SentenceCache
 
 PRECISIONS = ("float32", "bfloat16")
+INITIAL_STATES = ("zero", "warm")
 
 
 class BiLMShim(Shim):
@@ -33,6 +34,7 @@ class BiLMShim(Shim):
     cache_bytes (int): Size of the cache of token vectors.
     sentences (SentenceCache): The layers of sentences, in training.
     device (str): Where the biLM runs; None for where Thinc does.
+    initial_state (str): "zero" or "warm".
     """
 
     def __init__(
@@ -42,7 +44,14 @@ class BiLMShim(Shim):
         cache_bytes: int,
         sentences: SentenceCache,
         device: Optional[str] = None,
+        initial_state: str = "zero",
     ):
+        if initial_state not in INITIAL_STATES:
+            wanted = " or ".join(map(repr, INITIAL_STATES))
+            error = Errors.E038.format(
+                name="initial_state", wanted=wanted, found=initial_state
+            )
+            raise ValueError(error)
         if precision not in PRECISIONS:
             raise ValueError(Errors.E021.format(precision=precision))
         super().__init__(None)
@@ -52,6 +61,7 @@ class BiLMShim(Shim):
         self.cache = WordCache(cache_bytes)
         self.sentences = sentences
         self.device = device
+        self.initial_state = initial_state
         self._lock = RLock()
         # The file that holds these very weights, if there is one: (path, stamp).
         self._file: Optional[Tuple[Path, Tuple[int, ...]]] = None
@@ -79,7 +89,8 @@ class BiLMShim(Shim):
     def open_sentences(self) -> None:
         """From now on, in training, keep the layers of sentences."""
         if not self.trainable and not self.sentences.is_open:
-            self.sentences.open(self.bilm, self.precision)
+            how = f"{self.precision}-{self.initial_state}"
+            self.sentences.open(self.bilm, how)
 
     def finish_update(self, optimizer: Any) -> None:
         if not self.trainable:
@@ -117,8 +128,9 @@ class BiLMShim(Shim):
     def copy(self) -> "BiLMShim":
         sentences = SentenceCache(self.sentences.max_bytes, self.sentences.folder)
         copied = BiLMShim(
-            self.source, self.precision, self.cache.max_bytes, sentences, self.device
-        )
+            self.source, self.precision, self.cache.max_bytes, sentences, self.device,
+            self.initial_state,
+        )  # fmt: skip
         copied.trainable = self.trainable
         copied._file = self._file
         copied._model = copy.deepcopy(self._model) if self.trainable else self._model
@@ -163,6 +175,8 @@ class BiLMShim(Shim):
         return self
 
     def _set(self, bilm: BiLM) -> None:
+        if self.initial_state == "warm":
+            bilm.use_warm_state()
         if self.precision == "bfloat16":
             if has_fast_bfloat16():
                 bilm.use_bfloat16()

@@ -153,6 +153,7 @@ class TrainingSettings:
     eval_steps, log_steps, checkpoint_steps: How often, in steps.
     eval_tokens: Part of the held-out text for the curve; the last evaluation always
         reads all of it.
+    logger: One of spaCy's loggers, beside log.jsonl: see `loggers`.
     """
 
     rows: int = 128
@@ -173,6 +174,7 @@ class TrainingSettings:
     checkpoint_steps: int = 500
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     softmax: SoftmaxSettings = field(default_factory=SoftmaxSettings)
+    logger: Optional[Dict[str, Any]] = None
 
     def __post_init__(self) -> None:
         _check_kinds(self, "training")

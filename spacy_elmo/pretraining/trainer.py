@@ -22,6 +22,7 @@ from .directions import Directions
 from .evaluation import Perplexity, evaluate
 from .initialization import initialize
 from .log import Log
+from .loggers import open_logger
 from .model import VOCABULARY, make_softmax, write_model
 from .optimizer import make_optimizer
 from .processes import Processes, joined_processes
@@ -130,6 +131,7 @@ def _train(
     training = settings.training
     n_steps = count_steps(training, run.rows.corpus)
     log = Log(output / LOG, progress.step) if run.processes.is_first else None
+    log_step, close_logger = open_logger(settings, run.processes.is_first)
     states, losses = progress.states, list(progress.losses)
     started = time.perf_counter() - progress.seconds
     if settings.init_from is not None and dev is not None and progress.step == 0:
@@ -138,6 +140,7 @@ def _train(
         found = _evaluate(run, training, dev, 0)
         _write(log, {**record, "initial": True, **found.to_dict()})
     bar = _progress_bar(training, progress.step, n_steps, silent)
+    shown: Dict[str, str] = {}
     for step in range(progress.step, n_steps):
         batch = run.rows.read()
         done = train_step(run, training, batch, states, step, n_steps)
@@ -151,10 +154,14 @@ def _train(
             mean = sum(losses) / len(losses)
             losses.clear()
             _write(log, {**record, "loss": mean})
-            bar.set_postfix(loss=f"{mean:.3f}", epoch=f"{run.rows.epoch:.2f}")
+            log_step({**record, "loss": mean})
+            shown.update(loss=f"{mean:.3f}", epoch=f"{run.rows.epoch:.2f}")
+            bar.set_postfix(shown)
         if dev is not None and n % training.eval_steps == 0 and not last:
             found = _evaluate(run, training, dev, training.eval_tokens)
             _write(log, {**record, **found.to_dict()})
+            log_step({**record, **found.to_dict()})
+            shown["perplexity"] = f"{found.average:.1f}"
         if n % training.checkpoint_steps == 0 or last:
             seconds = time.perf_counter() - started
             here = Progress(n, seconds, states, losses)
@@ -163,10 +170,13 @@ def _train(
     if run.processes.is_first:
         write_model(run.bilm, run.softmax, output)
     if dev is None:
+        close_logger()
         return None
     found = _evaluate(run, training, dev, 0)
     record = _record(run, training, n_steps, time.perf_counter() - started)
     _write(log, {**record, "final": True, **found.to_dict()})
+    log_step({**record, **found.to_dict()})
+    close_logger()
     return found
 
 

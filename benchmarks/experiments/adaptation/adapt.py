@@ -1,0 +1,135 @@
+"""One epoch of the biLM on the text of a task (appendix A.1): perplexity of the task's
+dev text and the task's score, before and after.
+
+    python adapt.py --data ../../../../shared/data/eval
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Dict, List
+
+import srsly
+import typer
+from spacy.tokens import DocBin
+from spacy.vocab import Vocab
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from data import convert  # noqa: E402
+from run import machine, scores_of  # noqa: E402
+from run import main as run_experiment  # noqa: E402
+
+ROOT = HERE.parents[2]
+# Task: its data, and how often its text is read.
+TASKS = {"sst5": "sst5", "ner_wnut": "wnut17", "snli": "snli"}
+EPOCHS = 1.0
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Folder of the evaluation sets")],
+    weights: str = "en_elmo_sm",
+    work: Path = HERE.parent / "work",
+) -> None:
+    """Write results.md and results.json."""
+    rows: Dict[str, Any] = {}
+    for task, name in TASKS.items():
+        texts = [
+            plain_text(convert(data, name, part, work / "corpus"), work)
+            for part in ("train", "dev")
+        ]
+        adapted = work / f"adapted_{name}"
+        elmo(
+            "pretrain", str(ROOT / "configs" / "pretrain_small.cfg"), str(adapted),
+            "--init-from", weights, "--paths.train", str(texts[0]),
+            "--paths.dev", str(texts[1]), "--corpus.tokenized", "true",
+            "--training.max_epochs", str(EPOCHS), "--training.rows", "16",
+            "--training.optimizer.learn_rate", "0.0005",
+            "--training.optimizer.warmup_steps", "20",
+            "--vocabulary.path", str(vocabulary(weights)),
+        )  # fmt: skip
+        rows[task] = {
+            "perplexity": {
+                "before": perplexity(weights, texts[1], work),
+                "after": perplexity(str(adapted), texts[1], work),
+            },
+            "score": scores(task, data, weights, adapted, work),
+        }
+    results = {"machine": machine(), "tasks": rows}
+    srsly.write_json(HERE / "results.json", results)
+    table = render(results)
+    (HERE / "results.md").write_text(table, encoding="utf8")
+    print(table)
+
+
+def plain_text(path: Path, work: Path) -> Path:
+    """The words of a .spacy file, a sentence a line; each sentence once."""
+    target = work / "corpus" / f"{path.stem}.txt"
+    docs = DocBin().from_disk(path).get_docs(Vocab())
+    lines = (
+        " ".join(token.text for token in sent)
+        for doc in docs
+        for sent in (doc.sents if doc.has_annotation("SENT_START") else [doc])
+    )
+    target.write_text("\n".join(dict.fromkeys(lines)) + "\n", encoding="utf8")
+    return target
+
+
+def vocabulary(weights: str) -> Path:
+    from spacy_elmo.pretraining.model import vocabulary_beside
+    from spacy_elmo.weights import resolve
+
+    return vocabulary_beside(resolve(weights))
+
+
+def elmo(*args: str) -> None:
+    subprocess.run([sys.executable, "-m", "spacy", "elmo", *args], check=True)
+
+
+def perplexity(weights: str, text: Path, work: Path) -> float:
+    output = work / "perplexity.json"
+    elmo("evaluate", weights, str(text), "--tokenized", "--output", str(output))
+    return float(srsly.read_json(output)["average"])  # type: ignore[index, call-overload]
+
+
+def scores(
+    task: str, data: Path, weights: str, adapted: Path, work: Path
+) -> Dict[str, List[float]]:
+    plan = HERE / "experiment.yml"
+    found = {}
+    for name, path in (("before", weights), ("after", str(adapted))):
+        folder = work / f"adaptation_{task}_{name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = srsly.read_yaml(plan)
+        settings["tasks"] = {task: settings["tasks"][task]}  # type: ignore[call-overload, index]
+        srsly.write_yaml(folder / "experiment.yml", settings)
+        run_experiment(folder / "experiment.yml", data, weights=path, work=work)
+        runs = srsly.read_json(folder / "results.json")["runs"]  # type: ignore[call-overload, index]
+        found[name] = scores_of(settings, runs, task, "BiLSTM + ELMo", 0)  # type: ignore[arg-type]
+    return found
+
+
+def render(results: Dict[str, Any]) -> str:
+    from run import cell
+
+    lines = [
+        "# Domain adaptation of the biLM (appendix A.1)", "",
+        f"{EPOCHS:g} epoch on the words of the task's training part, with the old "
+        "softmax. Perplexity of its dev part by the exact softmax; dev scores, mean "
+        "and deviation over the seeds.", "",
+        "| task | perplexity before | after | score before | after |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {task} | {row['perplexity']['before']:.1f} "
+            f"| {row['perplexity']['after']:.1f} | {cell(row['score']['before'])} "
+            f"| {cell(row['score']['after'])} |"
+            for task, row in results["tasks"].items()
+        ),
+        "", f"Machine: {results['machine']}.", "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    typer.run(main)
