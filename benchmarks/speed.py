@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--words", type=int, help="Of the text; by default by geometry")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--output", type=Path, help="For speed.json and speed.md")
+    parser.add_argument("--output", type=Path, help="For speed.json, .md and .png")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     results: Dict[str, Any] = {
@@ -64,6 +64,7 @@ def main() -> None:
     if args.output is not None:
         (args.output / "speed.json").write_text(json.dumps(results, indent=2) + "\n")
         (args.output / "speed.md").write_text(table)
+        plot(results, args.output / "speed.png")
     print(table)
 
 
@@ -310,6 +311,29 @@ def render(results: Dict[str, Any]) -> str:
             "", f"Peak memory of the process: {found['peak_rss_mb']:,.0f} MB.",
         ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def plot(results: Dict[str, Any], path: Path) -> None:
+    """Words/s of every arm, a panel a geometry."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    geometries = results["geometries"]
+    fig, axes = plt.subplots(
+        1, len(geometries), figsize=(6 * len(geometries), 4), layout="constrained",
+        squeeze=False,
+    )  # fmt: skip
+    for ax, (name, found) in zip(axes[0], geometries.items()):
+        speeds = found["words_per_second"]
+        colors = ["C0" if arm.startswith("spacy_elmo") else "C7" for arm in speeds]
+        bars = ax.barh(list(speeds), list(speeds.values()), color=colors)
+        ax.bar_label(bars, fmt="{:,.0f}", padding=3)
+        ax.invert_yaxis()
+        ax.margins(x=0.2)
+        ax.set(title=f"{name} ({found['geometry']})", xlabel="words/s")
+    fig.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":

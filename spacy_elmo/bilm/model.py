@@ -144,16 +144,20 @@ class BiLM(nn.Module):
         RETURNS (Tuple[Floats3d, BiLMState]): Layers, shape (n_tokens, L + 1,
             2 * projection), layer 0 being [x; x], and the state after each row.
         """
-        outputs, states = [], []
         if state is None and self.starts_warm:
             state = self.initial_state(max(sizes, default=0))
+        P, L = x.shape[1], self.options.lstm.n_layers
+        y = x.new_empty(x.shape[0], L + 1, 2 * P)
+        y[:, 0] = x.repeat(1, 2)
+        states = []
         for d in range(2):
             layers, last = self.run_direction(
                 d, x, sizes, _state_of(state, d), reverse=d == 1, dropout=dropout
             )
-            outputs.append(torch.stack([x, *layers], dim=1))
+            for i, layer in enumerate(layers):
+                y[:, i + 1, d * P : (d + 1) * P] = layer
             states.append(last)
-        return torch.cat(outputs, dim=2), _join_states(states)
+        return y, _join_states(states)
 
     def run_direction(
         self,
