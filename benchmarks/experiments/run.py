@@ -61,17 +61,17 @@ def main(
 
 
 def runs_of(plan: Dict[str, Any]) -> Dict[str, Run]:
-    """A key and the settings for each run."""
+    """A key and the settings for each run, seed after seed."""
     return {
         f"{task}/{arm}/{limit or 'all'}/{seed}": {
             "task": task, "arm": arm, "limit": limit, "seed": seed,
             **plan["tasks"][task],
             "encoder": settings["encoder"], "set": settings.get("set", {}),
         }
+        for seed in plan["seeds"]
         for task in plan["tasks"]
         for limit in plan["tasks"][task].get("limits", [0])
         for arm, settings in plan["arms"].items()
-        for seed in plan["seeds"]
     }  # fmt: skip
 
 
