@@ -231,3 +231,27 @@ def test_update_annotates_and_learns_nothing(nlp):
     assert not elmo.is_trainable
     with pytest.raises(TypeError):
         elmo.update([nlp.make_doc(TEXT)])
+
+
+def test_docs_that_are_joined_have_no_vectors_yet(nlp):
+    """spaCy leaves what belongs to a whole Doc out: never the vectors of a part."""
+    docs = [nlp("One play."), nlp("Two plays more.")]
+    with pytest.warns(UserWarning, match=r"W101.*'elmo'"):
+        joined = Doc.from_docs(docs)
+    assert joined._.elmo is None
+    assert joined[4]._.elmo is None
+    wanted = np.concatenate([doc._.elmo for doc in docs])
+    for sent, doc in zip((joined[:3], joined[3:]), docs):
+        assert sent.text.strip() == doc.text
+    joined = Doc(
+        nlp.vocab, words=[token.text for token in joined],
+        sent_starts=[True, False, False, True, False, False, False],
+    )  # fmt: skip
+    np.testing.assert_allclose(nlp(joined)._.elmo, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_part_of_a_pipeline_may_run(nlp):
+    with nlp.select_pipes(enable=[]):
+        assert nlp("A play.")._.elmo is None
+    with nlp.select_pipes(enable=["elmo"]):
+        assert nlp("A play.")._.elmo.shape == (3, 3, 12)

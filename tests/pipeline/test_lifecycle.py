@@ -77,6 +77,27 @@ def test_debug_model_shows_a_listening_component(project, component):
     assert "initialized" in printed.lower() and "prediction" in printed.lower()
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gold_preproc": True},
+        {"augmenter": {"@augmenters": "spacy.lower_case.v1", "level": 0.5}},
+        {"max_length": 5},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_train_with_what_a_corpus_reader_can_do(project, changes, tmp_path):
+    config = spacy.util.load_config(project.config)
+    # spaCy leaves the categories of Docs out of their sentences
+    config["nlp"]["pipeline"].remove("textcat_multilabel")
+    del config["components"]["textcat_multilabel"]
+    config["corpora"]["train"].update(changes)
+    config.to_disk(tmp_path / "config.cfg")
+    run("train", tmp_path / "config.cfg", "--output", tmp_path / "out",
+        "--training.max_steps", 2, *project.overrides)  # fmt: skip
+    assert spacy.load(tmp_path / "out" / "model-last")("A play.")[1].tag_
+
+
 def test_evaluate_prints_scores(project):
     printed = run("evaluate", project.model, project.corpus)
     assert "TAG" in printed and "NER F" in printed
