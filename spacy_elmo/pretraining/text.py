@@ -3,6 +3,7 @@ file in memory.
 """
 
 import bz2
+import codecs
 import glob
 import gzip
 import io
@@ -29,7 +30,9 @@ _OPENERS: Dict[str, Callable[[Path], Any]] = {
 def find_texts(path: Union[str, Path]) -> List[Path]:
     """The files of a corpus.
 
-    path (str or Path): A file, a directory (searched through) or a glob.
+    path (str or Path): A file, a directory (searched through) or a glob. Of a
+        directory, files with a known suffix; a file or a glob may also name plain
+        text that has none, as the shards of the 1 Billion Word Benchmark.
     RETURNS (List[Path]): The files in order of their names.
     RAISES (CorpusError): If there are none, or if one given is of another kind.
     """
@@ -43,7 +46,7 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
     if not found:
         raise CorpusError(Errors.E050.format(path=path))
     for file in found:
-        if not _kind(file):
+        if not _kind(file) and not _is_plain_text(file):
             known = ", ".join(SUFFIXES)
             raise _unusable(file, f"is no {known} (or that in .gz, .xz, .bz2 or .zst)")
     return sorted(found)
@@ -58,7 +61,7 @@ def read_documents(path: Path) -> Iterator[Any]:
     YIELDS (List[str] or List[List[str]] or Doc): A document.
     RAISES (CorpusError): If the file is damaged.
     """
-    kind = _kind(path)
+    kind = _kind(path) or ".txt"
     try:
         if kind == ".spacy":
             yield from _read_docbin(path)
@@ -123,6 +126,22 @@ def _kind(path: Path) -> str:
     """The suffix that tells the format, or "" for a file that is no text."""
     suffixes = [s for s in path.suffixes if s not in _OPENERS]
     return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
+
+
+def _is_plain_text(path: Path) -> bool:
+    """Whether a file without a known suffix, such as news.en-00001-of-00100, begins
+    as UTF-8.
+    """
+    if path.suffix[1:].isalpha():  # a format that is not known
+        return False
+    with path.open("rb") as file:
+        start = file.read(4096)
+    try:
+        # The last character may be cut
+        codecs.getincrementaldecoder("utf8")().decode(start)
+    except UnicodeDecodeError:
+        return False
+    return b"\x00" not in start
 
 
 def _open(path: Path) -> Any:

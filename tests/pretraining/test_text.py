@@ -95,6 +95,18 @@ def test_files_directories_and_globs_are_found(tmp_path):
         find_texts(tmp_path / "sub/notes.md")
 
 
+def test_plain_text_without_a_suffix_may_be_named(tmp_path):
+    """The shards of the 1 Billion Word Benchmark have none."""
+    for i in (1, 2):
+        (tmp_path / f"news.en-0000{i}-of-00100").write_text(TXT, encoding="utf8")
+    (tmp_path / "binary").write_bytes(b"\x00\xff\x00")
+    found = find_texts(tmp_path / "news.en-*")
+    assert [path.name[-10:] for path in found] == ["1-of-00100", "2-of-00100"]
+    assert list(read_documents(found[0])) == DOCUMENTS
+    with pytest.raises(CorpusError, match="binary"):
+        find_texts(tmp_path / "binary")
+
+
 def test_text_is_split_by_the_language_and_blank_words_go():
     tokenizer = Tokenizer({"lang": "en"}, CorpusSettings(max_length=4))
     sentences = tokenizer(["He can't  wait. She can.", [" ", "a\nb", "", "c"]])
