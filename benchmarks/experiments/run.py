@@ -10,6 +10,7 @@ again. Writes results.json, results.md and, if the experiment asks for one, a pl
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -29,6 +30,13 @@ from thinc.api import Config
 HERE = Path(__file__).resolve().parent
 
 Run = Dict[str, Any]
+
+# `python -m spacy`, which prints how much memory it has had (Linux).
+SPACY = """
+import atexit, runpy
+atexit.register(lambda: print(open("/proc/self/status").read()))
+runpy.run_module("spacy", run_name="__main__")
+"""
 
 
 def main(
@@ -139,7 +147,7 @@ def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) 
     shutil.rmtree(output, ignore_errors=True)
     log.unlink(missing_ok=True)
     command = [
-        sys.executable, "-m", "spacy", "train", str(config_path),
+        sys.executable, "-c", SPACY, "train", str(config_path),
         "--code", str(HERE / "components.py"), "--output", str(output),
         "--paths.train", str(train), "--paths.dev", str(dev),
         "--paths.elmo", weights, "--paths.cache", str(work / "cache"),
@@ -148,9 +156,10 @@ def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) 
     start = time.perf_counter()
     printed = work / "printed.txt"
     with printed.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-        _, status, usage = os.wait4(process.pid, 0)
-    if status:
+        done = subprocess.run(
+            command, check=False, stdout=file, stderr=subprocess.STDOUT
+        )
+    if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{printed.read_text()}")
     seconds = time.perf_counter() - start
     records = list(srsly.read_jsonl(log))
@@ -160,7 +169,8 @@ def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) 
         "curve": [[r["step"], round(r["score"], 4)] for r in records],
         "seconds": round(seconds, 1),
         "words_per_second": round(words_per_second(nlp, dev)),
-        "memory_mb": round(usage.ru_maxrss / 1024),
+        "memory_mb": int(re.findall(r"VmHWM:\s*(\d+)", printed.read_text())[-1])
+        // 1024,
         "disk_mb": round(size_of(output / "model-best") / 2**20, 1),
     }
     if "elmo" in nlp.pipe_names:
