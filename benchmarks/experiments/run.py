@@ -76,7 +76,7 @@ def runs_of(plan: Dict[str, Any]) -> Dict[str, Run]:
         f"{task}/{arm}/{limit or 'all'}/{seed}": {
             "task": task, "arm": arm, "limit": limit, "seed": seed,
             **plan["tasks"][task],
-            "encoder": settings["encoder"], "set": settings.get("set", {}),
+            **{"set": {}, **settings},
         }
         for seed in plan["seeds"]
         for task in plan["tasks"]
@@ -105,6 +105,7 @@ def make_config(run: Run, plan: Dict[str, Any]) -> Config:
             "@architectures": "spacy_elmo.BiLM.v1",
             "weights": "${paths.elmo}",
             "sentence_cache_path": "${paths.cache}",
+            "initial_state": run.get("initial_state", "zero"),
         }
         config["components"]["elmo"] = {"factory": "elmo", "model": model}
     config["corpora"]["train"]["limit"] = run["limit"]
@@ -163,14 +164,14 @@ def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) 
         raise SystemExit(f"{' '.join(command)}\n{printed.read_text()}")
     seconds = time.perf_counter() - start
     records = list(srsly.read_jsonl(log))
+    memory = re.findall(r"VmHWM:\s*(\d+)", printed.read_text())[-1]
     nlp = spacy.load(output / "model-best")
     found = {
         "score": max(record["score"] for record in records),
         "curve": [[r["step"], round(r["score"], 4)] for r in records],
         "seconds": round(seconds, 1),
         "words_per_second": round(words_per_second(nlp, dev)),
-        "memory_mb": int(re.findall(r"VmHWM:\s*(\d+)", printed.read_text())[-1])
-        // 1024,
+        "memory_mb": int(memory) // 1024,
         "disk_mb": round(size_of(output / "model-best") / 2**20, 1),
     }
     if "elmo" in nlp.pipe_names:

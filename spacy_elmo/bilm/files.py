@@ -74,6 +74,7 @@ def _find_in_zip(path: Path) -> ModelFiles:
         with zipfile.ZipFile(path) as archive:
             infos = {i.filename: i for i in archive.infolist() if not i.is_dir()}
             names = [n for n in infos if not n.startswith("__MACOSX/")]
+            _refuse_hostile(path, list(infos))
             _refuse_foreign(path, names)
             options = _only(path, names, _is_options, "options files")
             weights = _only(path, names, _is_weights, "*.hdf5 files")
@@ -88,6 +89,15 @@ def _find_in_zip(path: Path) -> ModelFiles:
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
     except (RuntimeError, zlib.error) as e:  # encrypted; damaged
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
+
+
+def _refuse_hostile(path: Path, names: List[str]) -> None:
+    # Nothing is ever unpacked to a disk; but who makes such names means harm.
+    for name in names:
+        parts = name.replace("\\", "/").split("/")
+        if ".." in parts or parts[0] == "" or ":" in parts[0]:
+            problem = f"{name!r} would be outside of it"
+            raise WeightsError(Errors.E012.format(path=path, problem=problem))
 
 
 def _check_sizes(

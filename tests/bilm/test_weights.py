@@ -249,6 +249,29 @@ def test_a_zip_that_is_no_whole_zip_is_named(breaking, model):
     assert "193.zip" in message_of(path)
 
 
+@pytest.mark.parametrize("place", ["../", "/tmp/", "a/../../", "C:/", "..\\"])
+def test_a_zip_that_points_out_of_itself_is_refused(place, model):
+    path = model.parent / "193.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("options.json", "weights.hdf5"):
+            info = zipfile.ZipInfo(place + name)
+            archive.writestr(info, (model / name).read_bytes())
+    message = message_of(path)
+    assert "193.zip" in message and "ELMO012" in message
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".ZIP"])
+def test_a_suffix_may_be_in_capitals(suffix, model):
+    path = pack(model.parent / f"model{suffix}", *model.iterdir())
+    assert_same_model(BiLM.from_path(path), BiLM.from_path(model))
+
+
+def test_a_directory_is_no_options_file(model):
+    (model / "options.json").unlink()
+    (model / "options.json").mkdir()
+    assert "0 options files" in message_of(model)
+
+
 @pytest.mark.parametrize("names", [[], ["options.json"], ["weights.hdf5"]], ids=str)
 def test_a_zip_without_a_model_is_named(names, model):
     (model / "README").write_text("nothing", encoding="utf8")
