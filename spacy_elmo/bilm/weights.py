@@ -138,7 +138,12 @@ def write_hdf5(
     with h5py.File(target, "w") as h5:
         for entry in layout(bilm):
             array = entry.write(entry.param.detach().float().cpu().numpy())
-            write_dataset(h5, entry.name, array, dtype)
+            if entry.name.endswith("/B"):
+                # AllenNLP adds 1 to the forget bias in the file's own precision.
+                array = array.astype(dtype)
+                write_dataset(h5, entry.name, array, "float32")
+            else:
+                write_dataset(h5, entry.name, array, dtype)
         for name, part in zip(WARM, bilm.warm or ()):
             write_dataset(h5, name, part.float().cpu().numpy()[:, :, 0], "float32")
         for name, array in extra.items():

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any, Dict, Optional
 
@@ -49,6 +50,9 @@ def pretrain_cli(
     import_code(code_path)
     with plain_errors():
         pretrain(config_path, output_path, overrides=overrides, code_path=code_path)
+        from ..pretraining.processes import leave_joined_processes
+
+        leave_joined_processes()
 
 
 def pretrain(
@@ -64,6 +68,8 @@ def pretrain(
 
     settings = read_settings(config_path, overrides, code=code_path)
     found = train_bilm(settings, output_path)
+    if int(os.environ.get("RANK", 0)) > 0:
+        return
     msg.good(f"Saved the biLM to {output_path}")
     if found is not None:
         msg.table(

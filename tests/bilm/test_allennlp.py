@@ -17,6 +17,8 @@ import torch
 from reference import random_weights, write_weights
 
 from spacy_elmo.bilm import BiLM
+from spacy_elmo.pretraining.model import read_softmax, write_model
+from spacy_elmo.weights.bundled import en_elmo_sm
 
 FOUND = importlib.util.find_spec("allennlp")
 # Packages without what their __init__.py imports
@@ -59,6 +61,15 @@ def allennlp():
         )
 
 
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory):
+    """Written anew, as scripts/bundle.py does it."""
+    folder, bilm = tmp_path_factory.mktemp("bundled"), BiLM.from_path(en_elmo_sm())
+    softmax = read_softmax(en_elmo_sm(), bilm.options.lstm.projection_dim)
+    write_model(bilm, softmax, folder, dtype="float16")
+    return folder
+
+
 def run_allennlp(allennlp, bilm, sentences):
     """One (n_words, L+1, width) a sentence, from the zero state."""
     elmo, indexer = allennlp
@@ -85,3 +96,11 @@ def test_every_layer_matches_allennlp(
         wanted = run_allennlp(allennlp, theirs, batch)
         for found, layers in zip(ours.encode(batch)[0], wanted, strict=True):
             assert_close(found, layers)
+
+
+def test_what_pretrain_writes_runs_there(allennlp, bundled, assert_close):
+    files = str(bundled / "options.json"), str(bundled / "weights.hdf5")
+    theirs, ours = allennlp[0]._ElmoBiLm(*files), BiLM.from_path(bundled)
+    wanted = run_allennlp(allennlp, theirs, BATCHES[0])
+    for found, layers in zip(ours.encode(BATCHES[0])[0], wanted, strict=True):
+        assert_close(found, layers)

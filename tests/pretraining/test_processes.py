@@ -54,7 +54,8 @@ def test_two_processes_have_the_curve_of_one_and_either_goes_on(
     wanted = losses(tmp_path / "one")
     # Two processes for the first half of the run, and then one.
     half = ("--training.max_tokens", str(5 * 10 * 4))
-    torchrun(2, tmp_path / "config.cfg", tmp_path / "two", *half)
+    printed = torchrun(2, tmp_path / "config.cfg", tmp_path / "two", *half)
+    assert printed.count("Perplexity, average") == 1
     assert losses(tmp_path / "two").keys() == set(range(1, 5))
     pretrain(settings, tmp_path / "two", silent=True)
     found = losses(tmp_path / "two")

@@ -1,0 +1,36 @@
+"""The bundled model, which `pretrain` wrote, in simple_elmo.
+
+pip install simple_elmo tensorflow-cpu tf-keras
+"""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.weights.bundled import en_elmo_sm
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("simple_elmo") is None,
+    reason="simple_elmo is not installed",
+)
+SENTENCES = [
+    "Their play opens in Boston next May :".split(),
+    "She will present the record to both of her old neighbours , he says .".split(),
+    ["play"],
+]
+
+
+def test_what_pretrain_writes_runs_there(monkeypatch):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    from simple_elmo import ElmoModel  # type: ignore[import-not-found]
+
+    model = ElmoModel()
+    model.load(str(en_elmo_sm()), max_batch_size=len(SENTENCES))
+    # Its state is carried from batch to batch; the first one starts from zeros.
+    found = model.get_elmo_vectors(SENTENCES, warmup=False, layers="all")
+    wanted, _ = BiLM.from_path(en_elmo_sm()).encode(SENTENCES)
+    for i, layers in enumerate(wanted):
+        theirs = found[i].transpose(1, 0, 2)[: len(layers)]
+        np.testing.assert_allclose(theirs, layers, rtol=1e-5, atol=1e-5)
