@@ -108,8 +108,8 @@ def load_allennlp(weights: Path, threads: int) -> Tuple[Run, Run]:
 def load_simple_elmo(weights: Path, threads: int) -> Tuple[Run, Run]:
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf  # type: ignore[import-not-found]
-    from simple_elmo import ElmoModel  # type: ignore[import-not-found]
+    import tensorflow as tf
+    from simple_elmo import ElmoModel
 
     threads_of = {
         "intra_op_parallelism_threads": threads, "inter_op_parallelism_threads": 1

@@ -78,7 +78,7 @@ def measure(name: str, args: argparse.Namespace) -> Dict[str, Any]:
         if not output.is_file():
             elmo("evaluate", str(folder), args.heldout, "--state", state,
                  "--output", str(output))  # fmt: skip
-        found["perplexity"][state] = srsly.read_json(output)["average"]  # type: ignore[call-overload, index]
+        found["perplexity"][state] = srsly.read_json(output)["average"]
     carried = "carried" in name
     warm = folder / "warm"
     if carried and not warm.exists():
@@ -102,10 +102,10 @@ def scores(
     path.parent.mkdir(exist_ok=True)
     srsly.write_yaml(path, plan)
     run_experiment(path, args.data, weights=str(weights), work=args.work / "tasks")
-    runs = srsly.read_json(path.with_name("results.json"))["runs"]  # type: ignore[call-overload, index]
+    runs = srsly.read_json(path.with_name("results.json"))["runs"]
     tasks: Any = PLAN["tasks"]
     return {
-        task: scores_of(plan, runs, task, "ELMo", settings["limits"][0])  # type: ignore[arg-type]
+        task: scores_of(plan, runs, task, "ELMo", settings["limits"][0])
         for task, settings in tasks.items()
     }
 

@@ -177,7 +177,7 @@ def start_peers(folder: Path, args: argparse.Namespace) -> Dict[str, Any]:
             [*command, str(args.threads)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
-        if not process.stdout.readline():  # type: ignore[union-attr]
+        if not process.stdout.readline():
             print(f"{name} does not run there: left out", file=sys.stderr)
             continue
         found[name] = process

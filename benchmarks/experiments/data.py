@@ -172,7 +172,7 @@ def mentions(column: List[str]) -> List[Tuple[int, int, str]]:
     open_at: Dict[str, List[int]] = {}
     for i, cell in enumerate(column):
         for part in cell.split() if cell != "_" else ():
-            entity = re.match(r"\(?([^|)]*)", part)[1]  # type: ignore[index]
+            entity = re.match(r"\(?([^|)]*)", part)[1]
             if part.startswith("("):
                 open_at.setdefault(entity, []).append(i)
             if part.endswith(")"):

@@ -7,6 +7,7 @@ An experiment names its tasks (tasks/NAME.cfg), and for each arm an encoder
 again. Writes results.json, results.md and, if the experiment asks for one, a plot.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -23,13 +24,19 @@ import spacy
 import srsly
 import typer
 from data import convert
-from spacy.language import Language
+from spacy.language import DEFAULT_CONFIG_PRETRAIN_PATH, Language
 from spacy.tokens import DocBin
+from spacy.util import load_config
 from thinc.api import Config
+
+from spacy_elmo.weights import resolve
 
 HERE = Path(__file__).resolve().parent
 
 Run = Dict[str, Any]
+
+# Of an update
+WORDS = 1000
 
 # `python -m spacy`, which prints how much memory it has had (Linux).
 SPACY = """
@@ -57,7 +64,7 @@ def main(
         results = read(path)
         if key in results["runs"] and not fresh:
             continue
-        results["runs"][key] = train(run, plan, data, weights, work)
+        results["runs"][key] = train_once(run, data, weights, work)
         results["machine"] = machine()
         write_json(path, results)
     results = read(path)
@@ -85,7 +92,7 @@ def runs_of(plan: Dict[str, Any]) -> Dict[str, Run]:
     }  # fmt: skip
 
 
-def make_config(run: Run, plan: Dict[str, Any]) -> Config:
+def make_config(run: Run) -> Config:
     """The config of a run: the base, the task, and the encoder in its component."""
     config = Config().from_disk(HERE / "tasks" / "base.cfg", interpolate=False)
     task = Config().from_disk(HERE / "tasks" / f"{run['task']}.cfg")
@@ -113,8 +120,22 @@ def make_config(run: Run, plan: Dict[str, Any]) -> Config:
     training = config["training"]
     training["max_steps"] = run["steps"]
     training["eval_frequency"] = run.get("evaluate_every", run["steps"])
-    training["batcher"]["size"] = run.get("words", 1000)
+    training["batcher"]["size"] = run.get("words", WORDS)
+    if "init_tok2vec" in run:
+        share_tok2vec(config, info["component"])
     return config
+
+
+def share_tok2vec(config: Config, component: str) -> None:
+    """Make the encoder a component of its own, which `spacy pretrain` knows."""
+    model = config["components"][component]["model"]
+    config["components"]["tok2vec"] = {"factory": "tok2vec", "model": model["tok2vec"]}
+    config["nlp"]["pipeline"].insert(0, "tok2vec")
+    width = model["tok2vec"]["encode"]["width"]
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": width}
+    model["tok2vec"] = {**listener, "upstream": "tok2vec"}
+    defaults = load_config(DEFAULT_CONFIG_PRETRAIN_PATH)
+    config["pretraining"] = defaults["pretraining"]
 
 
 def set_path(config: Any, key: str, value: Any) -> None:
@@ -135,25 +156,46 @@ def nodes(config: Any, architecture: str) -> List[Any]:
     return mine + [n for v in config.values() for n in nodes(v, architecture)]
 
 
-def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) -> Run:
+def train_once(run: Run, data: Path, weights: str, work: Path) -> Run:
+    """Experiments share the runs that they have in common."""
+    said = {k: v for k, v in run.items() if k not in ("name", "arm")}
+    key = hashlib.sha256(f"{digest(weights)} {srsly.json_dumps(said, sort_keys=True)}"
+                         .encode()).hexdigest()  # fmt: skip
+    path = work / "results" / f"{key}.json"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, train(run, data, weights, work))
+    return dict(srsly.read_json(path))
+
+
+def digest(weights: str) -> str:
+    file = resolve(weights) / "weights.hdf5"
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def train(run: Run, data: Path, weights: str, work: Path) -> Run:
     info = Config().from_disk(HERE / "tasks" / f"{run['task']}.cfg")["experiment"]
     train, dev = (
         convert(data, info["data"], part, work / "corpus") for part in ("train", "dev")
     )
-    work = work / "runs"
-    work.mkdir(parents=True, exist_ok=True)
+    cache, made = work / "cache", work
+    # Two experiments may run at a time.
+    work = work / "runs" / str(os.getpid())
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
     config_path, log = work / "config.cfg", work / "log.jsonl"
-    make_config(run, plan).to_disk(config_path)
+    make_config(run).to_disk(config_path)
     output = work / "output"
-    shutil.rmtree(output, ignore_errors=True)
-    log.unlink(missing_ok=True)
     command = [
         sys.executable, "-c", SPACY, "train", str(config_path),
         "--code", str(HERE / "components.py"), "--output", str(output),
         "--paths.train", str(train), "--paths.dev", str(dev),
-        "--paths.elmo", weights, "--paths.cache", str(work / "cache"),
+        "--paths.elmo", weights, "--paths.cache", str(cache),
         "--system.seed", str(run["seed"]), "--training.logger.output_file", str(log),
     ]  # fmt: skip
+    for key in ("vectors", "init_tok2vec"):
+        if key in run:
+            command += [f"--initialize.{key}", str(made / run[key])]
     start = time.perf_counter()
     printed = work / "printed.txt"
     with printed.open("w") as file:
@@ -163,13 +205,15 @@ def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) 
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{printed.read_text()}")
     seconds = time.perf_counter() - start
+    n_words = run["steps"] * run.get("words", WORDS)
     records = list(srsly.read_jsonl(log))
     memory = re.findall(r"VmHWM:\s*(\d+)", printed.read_text())[-1]
     nlp = spacy.load(output / "model-best")
-    found = {
+    found: Run = {
         "score": max(record["score"] for record in records),
         "curve": [[r["step"], round(r["score"], 4)] for r in records],
-        "seconds": round(seconds, 1),
+        # With the start of the process and the evaluations
+        "training_words_per_second": round(n_words / seconds),
         "words_per_second": round(words_per_second(nlp, dev)),
         "memory_mb": int(memory) // 1024,
         "disk_mb": round(size_of(output / "model-best") / 2**20, 1),
@@ -178,6 +222,7 @@ def train(run: Run, plan: Dict[str, Any], data: Path, weights: str, work: Path) 
         from spacy_elmo.cli.mix import get_mixes
 
         found["mixes"] = get_mixes(nlp)
+    shutil.rmtree(work)
     print(f"{run['task']}, {run['arm']}, {run['limit']}, {run['seed']}: {found}")
     return found
 
@@ -218,8 +263,23 @@ def render(plan: Dict[str, Any], results: Dict[str, Any]) -> str:
                 cells.append(cell(scores))
             size = f" ({limit:,} Docs)" if limit else ""
             lines.append(f"| {settings['name']}{size} | {' | '.join(cells)} |")
-    lines += ["", f"Machine: {results['machine']}.", ""]
+    lines += ["", *costs(plan, runs), "", f"Machine: {results['machine']}.", ""]
     return "\n".join(lines)
+
+
+def costs(plan: Dict[str, Any], runs: Dict[str, Run]) -> List[str]:
+    """What each arm costs: medians over tasks and seeds."""
+    lines = [
+        "| cost | training, words/s | prediction, words/s | memory, MB | on disk, MB |",
+        "|---|---|---|---|---|",
+    ]
+    keys = "training_words_per_second", "words_per_second", "memory_mb", "disk_mb"
+    for arm in plan["arms"]:
+        mine = [run for key, run in runs.items() if key.split("/")[1] == arm]
+        if mine:
+            medians = (statistics.median(run[key] for run in mine) for key in keys)
+            lines.append(f"| {arm} | {' | '.join(f'{m:,.0f}' for m in medians)} |")
+    return lines
 
 
 def scores_of(
@@ -240,7 +300,7 @@ def cell(scores: List[float]) -> str:
 
 def read(path: Path) -> Dict[str, Any]:
     if path.is_file():
-        return dict(srsly.read_json(path))  # type: ignore[arg-type]
+        return dict(srsly.read_json(path))
     return {"machine": None, "runs": {}}
 
 

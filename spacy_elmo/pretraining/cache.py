@@ -5,7 +5,17 @@ import json
 from array import array
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import (
+    Any,
+    BinaryIO,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -129,22 +139,24 @@ def _write_provisional(documents: Iterable[Sentences], path: Path) -> _Counts:
 
 
 def _write_tokens(path: Path, provisional: Path, rank: Ints, n_tokens: int) -> None:
-    before = np.memmap(provisional, dtype=np.int32, mode="r")
-    tokens = np.lib.format.open_memmap(
-        path, mode="w+", dtype=np.int32, shape=(n_tokens,)
-    )
-    for i in range(0, n_tokens, CHUNK_TOKENS):
-        tokens[i : i + CHUNK_TOKENS] = rank[before[i : i + CHUNK_TOKENS]]
-    tokens.flush()
-    del before
+    # Read and written chunk by chunk: pages of memory maps count as this process's.
+    with provisional.open("rb") as before, path.open("wb") as out:
+        _write_header(out, np.int32, (n_tokens,))
+        while len(ids := np.fromfile(before, np.int32, CHUNK_TOKENS)):
+            rank[ids].tofile(out)
     provisional.unlink()
 
 
 def _write_characters(path: Path, words: List[str], max_characters: int) -> None:
-    characters = np.lib.format.open_memmap(
-        path, mode="w+", dtype=np.int16, shape=(len(words), max_characters)
-    )
-    for i in range(0, len(words), CHUNK_WORDS):
-        part = words[i : i + CHUNK_WORDS]
-        characters[i : i + len(part)] = words_to_ids(part, max_characters)
-    characters.flush()
+    with path.open("wb") as out:
+        _write_header(out, np.int16, (len(words), max_characters))
+        for i in range(0, len(words), CHUNK_WORDS):
+            part = words_to_ids(words[i : i + CHUNK_WORDS], max_characters)
+            part.astype(np.int16).tofile(out)
+
+
+def _write_header(out: BinaryIO, dtype: npt.DTypeLike, shape: Tuple[int, ...]) -> None:
+    """The beginning of a .npy file of that dtype and shape."""
+    descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(out, header)

@@ -1,6 +1,7 @@
 """Text as memory-mapped word ids, made once and reused."""
 
 import json
+import mmap
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ class Corpus(NamedTuple):
     <S> is left out. Ids rank all words of the corpus: those below `vocab_size` are
     in the softmax's vocabulary, the others are its <UNK> but keep their characters.
 
-    tokens (Ints1d): Word ids, int32.
+    tokens (Ints1d): Word ids, int32, memory-mapped.
     starts (Ints1d): Where each document starts, and the end: (n_documents + 1,).
     words (List[str]): The word of each id.
     characters (Ints2d): Character ids of each word, (n_words, max_characters).
@@ -50,7 +51,13 @@ class Corpus(NamedTuple):
         return len(self.starts) - 1
 
     def document(self, i: int) -> Ints:
-        return self.tokens[self.starts[i] : self.starts[i + 1]]
+        """The word ids of a document, in memory."""
+        ids = np.array(self.tokens[self.starts[i] : self.starts[i + 1]])
+        # Pages that have been read would count as this process's until the end.
+        if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+            pages: Any = self.tokens.base
+            pages.madvise(mmap.MADV_DONTNEED)
+        return ids
 
     def in_vocabulary(self, ids: Ints) -> Ints:
         """Word ids as the softmax predicts them."""

@@ -14,6 +14,9 @@ from .settings import CorpusSettings
 Sentences = List[List[str]]
 
 BATCH_DOCUMENTS = 64
+# Strings after which a tokenizer, which keeps all that it has seen, is made anew. In
+# `nlp.memory_zone()` it would forget them itself, and take three times as long.
+MAX_STRINGS = 200_000
 # The files of the cache hold a word a line.
 _LINE_BREAKS = str.maketrans("\n\r", "  ")
 
@@ -36,6 +39,7 @@ class Tokenizer:
         self.settings = settings
         self.code = code
         self._segment: Optional[Callable[[Any], Iterable[Any]]] = None
+        self._vocab: Any = None
         self._make_doc: Any = None
 
     def __call__(self, document: Any) -> Sentences:
@@ -67,7 +71,7 @@ class Tokenizer:
 
     def _load(self) -> None:
         # In the worker, on first use: tokenizers are slow to pickle.
-        if self._segment is not None:
+        if self._segment is not None and len(self._vocab.strings) < MAX_STRINGS:
             return
         from spacy.util import import_file, load_model_from_config, registry
 
@@ -80,6 +84,7 @@ class Tokenizer:
             raise CorpusError(Errors.E051.format(path="[nlp]", problem=e)) from None
         # spaCy's limit on the length of a text is for its parser.
         nlp.max_length = sys.maxsize
+        self._vocab = nlp.vocab
         self._make_doc = nlp.make_doc
         # By name: the segmenters belong to the layers, which need not be known.
         segmenter = registry.misc.get("spacy_elmo.segment_sentences.v1")

@@ -90,7 +90,7 @@ def elmo(*args: str) -> None:
 def perplexity(weights: str, text: Path, work: Path) -> float:
     output = work / "perplexity.json"
     elmo("evaluate", weights, str(text), "--tokenized", "--output", str(output))
-    return float(srsly.read_json(output)["average"])  # type: ignore[index, call-overload]
+    return float(srsly.read_json(output)["average"])
 
 
 def scores(
@@ -102,11 +102,11 @@ def scores(
         folder = work / f"adaptation_{task}_{name}"
         folder.mkdir(parents=True, exist_ok=True)
         settings = srsly.read_yaml(plan)
-        settings["tasks"] = {task: settings["tasks"][task]}  # type: ignore[call-overload, index]
+        settings["tasks"] = {task: settings["tasks"][task]}
         srsly.write_yaml(folder / "experiment.yml", settings)
         run_experiment(folder / "experiment.yml", data, weights=path, work=work)
-        runs = srsly.read_json(folder / "results.json")["runs"]  # type: ignore[call-overload, index]
-        found[name] = scores_of(settings, runs, task, "BiLSTM + ELMo", 0)  # type: ignore[arg-type]
+        runs = srsly.read_json(folder / "results.json")["runs"]
+        found[name] = scores_of(settings, runs, task, "BiLSTM + ELMo", 0)
     return found
 
 

@@ -12,7 +12,7 @@ RESULTS = HERE.parent / "downstream" / "results.json"
 
 
 def main() -> None:
-    runs: Dict[str, Any] = srsly.read_json(RESULTS)["runs"]  # type: ignore[call-overload, index, assignment]
+    runs: Dict[str, Any] = srsly.read_json(RESULTS)["runs"]
     found: Dict[str, List[Any]] = defaultdict(list)
     for key, run in runs.items():
         task, arm, _, _ = key.split("/")

@@ -1,0 +1,127 @@
+"""What users would try otherwise, made from the text of the biLM: static vectors of the
+bundled model's size (floret), and a tok2vec initialised by `spacy pretrain`.
+
+    python alternatives.py --text '../../../../shared/data/lm/*.txt.xz' --minutes 60
+
+Needs `pip install floret`. What is there already is not made again.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Iterator, List
+
+import spacy
+import typer
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from run import make_config  # noqa: E402
+
+from spacy_elmo.pretraining.text import find_texts, read_documents  # noqa: E402
+
+# 20,000 rows of 200 are 16 MB, as the biLM.
+FLORET = {
+    "model": "cbow", "mode": "floret", "hashCount": 2, "bucket": 20000, "dim": 200,
+    "minn": 3, "maxn": 5, "minCount": 5, "epoch": 5, "thread": os.cpu_count(),
+}  # fmt: skip
+# The config of the runs that start from the pretrained tok2vec
+RUN = {
+    "task": "tags_ewt", "encoder": "cnn", "set": {}, "limit": 0, "steps": 1,
+    "init_tok2vec": None,
+}  # fmt: skip
+SAVE_EVERY = 100  # batches
+COMPONENTS = str(HERE.parent / "components.py")
+
+
+def main(
+    text: Annotated[str, typer.Option(help="The text of the biLM: file or glob")],
+    minutes: Annotated[List[int], typer.Option(help="Of `spacy pretrain`")],
+    work: Path = HERE.parent / "work",
+) -> None:
+    """Write WORK/vectors and WORK/pretrained_MINUTES.bin."""
+    work.mkdir(parents=True, exist_ok=True)
+    if not (work / "vectors").is_dir():
+        make_vectors(text, work)
+    make_tok2vecs(text, sorted(minutes), work)
+
+
+def make_vectors(text: str, work: Path) -> None:
+    import floret
+
+    words, table = work / "words.txt", work / "vectors.floret"
+    nlp = spacy.blank("en")
+    with words.open("w", encoding="utf8") as file:
+        for paragraph in paragraphs(text):
+            doc = nlp.make_doc(paragraph)
+            file.write(" ".join(t.text for t in doc if not t.is_space) + "\n")
+    floret.train_unsupervised(str(words), **FLORET).save_floret_vectors(str(table))
+    words.unlink()
+    spacy_(
+        "init", "vectors", "en", str(table), str(work / "vectors"), "--mode", "floret"
+    )
+
+
+def make_tok2vecs(text: str, minutes: List[int], work: Path) -> None:
+    raw, config_path = work / "raw.jsonl", work / "pretrain.cfg"
+    if not raw.is_file():
+        with raw.open("w", encoding="utf8") as file:
+            for paragraph in paragraphs(text):
+                file.write(json.dumps({"text": paragraph}) + "\n")
+    config = make_config(RUN)
+    config["pretraining"]["n_save_every"] = SAVE_EVERY
+    config.to_disk(work / "base.cfg")
+    spacy_(
+        "init", "fill-config", str(work / "base.cfg"), str(config_path),
+        "--pretraining", "--code", COMPONENTS,
+    )  # fmt: skip
+    before, options = 0, []
+    for mark in minutes:
+        found, output = work / f"pretrained_{mark}.bin", work / f"pretraining_{mark}"
+        if not found.is_file():
+            command = [
+                sys.executable, "-m", "spacy", "pretrain",
+                str(config_path), str(output),
+                "--code", COMPONENTS,
+                "--paths.raw_text", str(raw), *options,
+            ]  # fmt: skip
+            run_for(60 * (mark - before), command)
+            shutil.copy(newest(output), found)
+        before, options = mark, ["--resume-path", str(found), "--epoch-resume", "1"]
+
+
+def run_for(seconds: float, command: List[str]) -> None:
+    process = subprocess.Popen(command)
+    end = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < end:
+        time.sleep(1)
+    if process.poll() not in (None, 0):
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    process.kill()
+    process.wait()
+
+
+def newest(output: Path) -> Path:
+    """The last file but one: the last may not be whole."""
+    files = sorted(output.glob("model*.bin"), key=lambda file: file.stat().st_mtime)
+    return files[-2] if len(files) > 1 else files[-1]
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    for file in find_texts(text):
+        document: Any
+        for document in read_documents(file):
+            yield from document
+
+
+def spacy_(*args: str) -> None:
+    subprocess.run([sys.executable, "-m", "spacy", *args], check=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
