@@ -13,6 +13,7 @@ from ..bilm import BiLM
 from ..bilm.files import replacing
 from ..bilm.lstm import LSTMState
 from ..errors import Errors, TrainingError, Warnings
+from .average import Average
 from .model import AnySoftmax
 from .processes import Processes
 from .rows import Rows
@@ -25,8 +26,8 @@ PREVIOUS = "checkpoint.previous.pt"
 
 # What may change between a run and the one that goes on from it: its length, how
 # often it reports, and what E053 advises to lower.
-FREE = ("max_tokens", "max_epochs", "compile", "eval_steps", "eval_tokens",
-        "log_steps", "checkpoint_steps", "grad_clip", "precision",
+FREE = ("max_tokens", "max_epochs", "average_share", "compile", "eval_steps",
+        "eval_tokens", "log_steps", "checkpoint_steps", "grad_clip", "precision",
         "accumulate_gradient")  # fmt: skip
 FREE_OPTIMIZER = ("learn_rate", "decay", "decay_share")
 
@@ -42,6 +43,7 @@ class Run(NamedTuple):
     rows: Rows
     towers: nn.Module
     processes: Processes
+    average: Average
 
 
 class Progress(NamedTuple):
@@ -85,6 +87,7 @@ def save_checkpoint(
         "bilm": run.bilm.state_dict(),
         "softmax": run.softmax.state_dict(),
         "optimizer": run.optimizer.state_dict(),
+        "average": _average_state(run.average),
         "rows": {"positions": positions.tolist()},
         "states": None if states is None else [[tuple(s) for s in d] for d in states],
     }
@@ -144,6 +147,10 @@ def _restore(
         run.softmax.load_state_dict(saved["softmax"])
         run.optimizer.load_state_dict(saved["optimizer"])
         run.rows.load_positions(saved["rows"]["positions"])
+        mean, averaged = run.average.mean, saved.get("average")
+        # Of a run of another length, the mean begins anew.
+        if mean is not None and averaged and averaged["first"] == run.average.first:
+            mean.load_state_dict(averaged["mean"])
     except (RuntimeError, ValueError, KeyError) as e:
         raise TrainingError(Errors.E056.format(path=path, reason=e)) from None
     states = saved["states"]
@@ -155,6 +162,12 @@ def _restore(
             for layers in states
         ]
     return Progress(saved["step"], saved["seconds"], states, saved.get("losses", []))
+
+
+def _average_state(average: Average) -> Optional[Dict[str, Any]]:
+    if average.mean is None:
+        return None
+    return {"first": average.first, "mean": average.mean.state_dict()}
 
 
 def _identity(settings: Settings, rows: Rows) -> Dict[str, Any]:

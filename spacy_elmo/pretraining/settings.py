@@ -143,6 +143,8 @@ class TrainingSettings:
         from the zero state, as the plugin runs the model.
     max_tokens: Length of the run in tokens of the corpus (each read forward and
         backward); max_epochs: the same in passes. The lesser of the two counts.
+    average_share: The last part of the run: the weights that are written are the
+        mean of those at its checkpoints. The checkpoints keep those of the run.
     dropout: Of the input of each LSTM layer and of the softmax.
     grad_clip: Highest norm of all gradients together.
     loss_scale: Factor on the gradients: the reference scales them by unroll_steps,
@@ -162,6 +164,7 @@ class TrainingSettings:
     state: str = "carried"
     max_tokens: Optional[int] = None
     max_epochs: float = 10.0
+    average_share: float = 0.0
     dropout: float = 0.1
     grad_clip: float = 1.0
     loss_scale: float = 1.0
@@ -185,7 +188,7 @@ class TrainingSettings:
                   "checkpoint_steps")  # fmt: skip
         _at_least(0, self, "training", "seed", "eval_tokens")
         _positive(self, "training", "max_epochs", "grad_clip", "loss_scale")
-        _share(self, "training", "dropout")
+        _share(self, "training", "average_share", "dropout")
         if self.softmax.sparse and (self.softmax.kind, self.optimizer.name) != (
             "sampled",
             "adagrad",

@@ -16,6 +16,7 @@ from ..bilm.char_conv import compile_split
 from ..bilm.lstm_grad import compile_cells
 from ..errors import CorpusError, Errors, TrainingError
 from .adaptation import load_start
+from .average import Average
 from .checkpoint import Progress, Run, load_checkpoint, save_checkpoint
 from .corpus import Corpus, load_corpora
 from .directions import Directions
@@ -116,7 +117,8 @@ def start_run(
         corpus, training.rows, training.unroll_steps, training.seed, mine.start,
         mine.stop,
     )  # fmt: skip
-    return Run(bilm, softmax, optimizer, rows, towers, processes)
+    average = Average(bilm, softmax, training, count_steps(training, corpus))
+    return Run(bilm, softmax, optimizer, rows, towers, processes, average)
 
 
 def _train(
@@ -163,10 +165,12 @@ def _train(
             log_step({**record, **found.to_dict()})
             shown["perplexity"] = f"{found.average:.1f}"
         if n % training.checkpoint_steps == 0 or last:
+            run.average.update(n)
             seconds = time.perf_counter() - started
             here = Progress(n, seconds, states, losses)
             save_checkpoint(run, here, settings, output)
     bar.close()
+    run.average.apply()
     if run.processes.is_first:
         write_model(run.bilm, run.softmax, output)
     if dev is None:

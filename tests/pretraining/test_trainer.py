@@ -74,6 +74,7 @@ RECIPES = {
         "state": "zero", "softmax": {"kind": "adaptive", "cutoffs": [10, 20]}
     },
     "bfloat16": {"precision": "bfloat16"},
+    "averaged": {"average_share": 0.6, "checkpoint_steps": 2},
 }  # fmt: skip
 
 
@@ -153,6 +154,27 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
         pretrain(longer, tmp_path / "out", silent=True)
     assert [path.read_bytes() for path in files] == before
     assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_the_weights_that_are_written_are_the_mean_over_the_last_part(
+    make_settings, tmp_path
+):
+    def saved():
+        path = tmp_path / "out" / checkpoint.CHECKPOINT
+        return torch.load(path, weights_only=True)["softmax"]["weight"]
+
+    every = {"average_share": 0.5, "checkpoint_steps": 1, "rows": 5}
+    flat = {"learn_rate": 0.01, "decay": "none", "warmup_steps": 0}
+    run = []
+    for n_steps in range(1, 9):
+        settings = make_settings(max_tokens=50 * n_steps, optimizer=flat, **every)
+        pretrain(settings, tmp_path / "out", silent=True)
+        # The run itself goes on from its own weights.
+        run.append(saved())
+    pretrain(settings, tmp_path / "unbroken", silent=True)
+    *_, found, _ = weights(tmp_path / "unbroken")
+    torch.testing.assert_close(found, torch.stack(run[4:]).mean(0))
+    assert not torch.allclose(found, run[-1])
 
 
 def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
