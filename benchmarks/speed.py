@@ -29,13 +29,13 @@ import torch
 from peers import PEERS, make_environment
 
 from spacy_elmo.bilm import BiLM, Options
-from spacy_elmo.bilm.packing import batch_sizes
+from spacy_elmo.bilm.model import MAX_BATCH_TOKENS, make_batches
 from spacy_elmo.layers.cache import WordCache
 
 ROOT = Path(__file__).resolve().parent.parent
 FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
 # dim, projection, highways; words of the text that a turn runs
-GEOMETRIES = {"original": (4096, 512, 2, 2000), "small": (1024, 128, 1, 10000)}
+GEOMETRIES = {"original": (4096, 512, 2, 5000), "small": (1024, 128, 1, 20000)}
 BEST_BATCHES = (32, 64, 128)
 TOLERANCE = 1e-5
 
@@ -245,16 +245,16 @@ def mean_cosine(found: List[Any], wanted: List[Any]) -> float:
 
 
 def bound(bilm: BiLM, sentences: Sentences) -> Dict[str, float]:
-    """The share of the matrix-product bound that the LSTMs reach: operations of their
-    products, at the peak of large square ones, over their time.
+    """The share of the matrix-product bound that the LSTMs reach on the text, in the
+    batches of `encode`: operations of their products, at the peak of large square
+    ones, over their time.
     """
     lstm = bilm.options.lstm
-    lengths = sorted((len(s) + 2 for s in sentences), reverse=True)
-    sizes = batch_sizes(lengths[: max(1, 4096 * len(lengths) // sum(lengths))])
-    n_tokens = sum(sizes)
+    ids = [np.zeros(len(sentence), dtype=np.int64) for sentence in sentences]
+    batches = [batch.sizes for batch in make_batches(ids, MAX_BATCH_TOKENS)]
     per_token = 2 * lstm.projection_dim * 4 * lstm.dim + lstm.dim * lstm.projection_dim
-    operations = 2 * n_tokens * 2 * lstm.n_layers * per_token
-    x = torch.randn(n_tokens, lstm.projection_dim)
+    operations = 2 * sum(map(sum, batches)) * 2 * lstm.n_layers * per_token
+    inputs = [torch.randn(sum(sizes), lstm.projection_dim) for sizes in batches]
     low = BiLM(bilm.options).requires_grad_(False)
     low.load_state_dict(bilm.state_dict())
     low.use_bfloat16()
@@ -267,7 +267,8 @@ def bound(bilm: BiLM, sentences: Sentences) -> Dict[str, float]:
             peak = peak_products(dtype)
             with torch.no_grad():
                 start = time.perf_counter()
-                model(x, sizes)
+                for x, sizes in zip(inputs, batches):
+                    model(x, sizes)
                 shares.append(operations / peak / (time.perf_counter() - start))
         found[name] = statistics.median(shares[1:])
         found[f"{name}, peak GFLOP/s"] = peak / 1e9

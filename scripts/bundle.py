@@ -2,15 +2,18 @@
 config, metadata and the model card.
 
     python scripts/bundle.py my_bilm heldout.txt spacy_elmo/weights/en_elmo_sm [EARLIER]
+    python scripts/bundle.py my_bilm heldout.txt spacy_elmo/weights/en_elmo_sm \
+        --scores benchmarks/accuracy.json
 
-EARLIER are the folders of the runs that it started from, if any.
+EARLIER are the folders of the runs that it started from, if any, in their order. The
+second command puts the scores of tasks into the card of a model that is bundled.
 """
 
 import os
 import platform
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any, Dict, List, Optional, Tuple
 
 import srsly
 import typer
@@ -24,6 +27,8 @@ from spacy_elmo.pretraining.settings import read_settings
 from spacy_elmo.pretraining.softmax import Softmax
 from spacy_elmo.pretraining.vocabulary import read_vocabulary, write_vocabulary
 
+TASKS = {"tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1"}
+CURVE_TOKENS = 8_000_000
 TEMPLATE = Path(__file__).parent / "card_en_elmo_sm.md"
 
 
@@ -32,8 +37,15 @@ def main(
     heldout: Path,
     output: Path,
     earlier: Annotated[Optional[List[Path]], typer.Argument()] = None,
+    scores: Annotated[Optional[Path], typer.Option()] = None,
 ) -> None:
     """Write the model and its card."""
+    if scores is None:
+        bundle(trained, heldout, output, earlier or [])
+    write_card(output, scores)
+
+
+def bundle(trained: Path, heldout: Path, output: Path, earlier: List[Path]) -> None:
     settings = read_settings(trained / "config.cfg")
     words = read_vocabulary(trained / "vocab.txt")
     bilm = BiLM.from_path(trained)
@@ -58,18 +70,65 @@ def main(
         values["hours"] += before["seconds"] / 3600
     found = perplexity["trained"]
     values.update(n_tokens=found["n_tokens"], n_unknown=found["n_unknown"])
-    card = TEMPLATE.read_text(encoding="utf8").format(**values, **perplexity)
-    (output / "README.md").write_text(card, encoding="utf8")
     meta = {
-        "name": output.name,
+        "name": "en_elmo_sm",
         "lang": settings.nlp["lang"],
         "version": __version__,
         "license": "MIT",
         "perplexity": perplexity,
         "training": {k: values[k] for k in ("tokens", "steps", "epochs", "hours")},
+        "curve": curve([*earlier, trained]),
+        "card": values,
     }
     srsly.write_json(output / "meta.json", meta)
+
+
+def write_card(output: Path, scores: Optional[Path]) -> None:
+    meta: Any = srsly.read_json(output / "meta.json")
+    if scores is not None:
+        runs: Any = srsly.read_json(scores)
+        meta["scores"] = {key: run["score"] for key, run in runs["runs"].items()}
+        srsly.write_json(output / "meta.json", meta)
+    rows = [f"| {tokens / 1e6:.0f} | {p:.1f} |" for tokens, p in meta["curve"]]
+    card = TEMPLATE.read_text(encoding="utf8").format(
+        **meta["card"], **meta["perplexity"], curve="\n".join(rows),
+        scores="\n".join(score_rows(meta.get("scores", {}))),
+    )  # fmt: skip
+    (output / "README.md").write_text(card, encoding="utf8")
     print(card)
+
+
+def score_rows(scores: Dict[str, float]) -> List[str]:
+    """Of the runs that have all arms: the score of each, and the errors removed."""
+    rows = []
+    for key, with_elmo in scores.items():
+        task, arm, *budget = key.split("/")
+        if arm == "elmo":
+            default, without = (
+                scores["/".join([task, other, *budget])]
+                for other in ("spacy_default", "no_listener")
+            )
+            removed = (with_elmo - default) / (1 - default)
+            rows.append(
+                f"| {TASKS[task]} | {default:.4f} | {without:.4f} | {with_elmo:.4f} "
+                f"| {removed:.0%} |"
+            )
+    return rows
+
+
+def curve(runs: List[Path]) -> List[Tuple[int, float]]:
+    """Tokens read, and held-out perplexity, every few million tokens."""
+    points: List[Tuple[int, float]] = []
+    before = 0
+    for run in runs:
+        records: List[Any] = list(srsly.read_jsonl(run / "log.jsonl"))
+        for record in records:
+            tokens = before + record["tokens"]
+            due = not points or tokens - points[-1][0] >= CURVE_TOKENS
+            if "average" in record and (due or "final" in record):
+                points.append((tokens, round(record["average"], 2)))
+        before += records[-1]["tokens"]
+    return points
 
 
 def describe(

@@ -29,7 +29,7 @@ Ints1d = npt.NDArray[np.int64]
 
 # Rows whose products fill the machine's cache once, and few enough that a batch of
 # the original size stays below a hundred megabytes.
-MAX_BATCH_TOKENS = 4096
+MAX_BATCH_TOKENS = 8192
 # Distinct words that go through the token encoder at a time.
 MAX_BATCH_WORDS = 4096
 # Where a table of token vectors has the boundaries.

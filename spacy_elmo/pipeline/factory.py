@@ -19,7 +19,7 @@ vectors = null
 [elmo.model]
 @architectures = "spacy_elmo.BiLM.v1"
 weights = "en_elmo_sm"
-max_batch_tokens = 4096
+max_batch_tokens = 8192
 cache_mb = 64.0
 precision = "float32"
 
