@@ -27,8 +27,8 @@ from .packing import batch_sizes, packed_positions
 Floats3d = npt.NDArray[np.float32]
 Ints1d = npt.NDArray[np.int64]
 
-# Rows whose products fill the machine's cache once, and few enough that a batch of
-# the original size stays below a hundred megabytes.
+# Rows enough that a step's products do not wait for the weights, and few enough that
+# the layers of a batch of the original size take a hundred megabytes.
 MAX_BATCH_TOKENS = 8192
 # Distinct words that go through the token encoder at a time.
 MAX_BATCH_WORDS = 4096
