@@ -3,6 +3,11 @@ it is told to, a line of JSON for each. Started by speed.py:
 
     python benchmarks/peers.py allennlp WEIGHTS
     python benchmarks/peers.py simple_elmo WEIGHTS
+
+and by pretrain.py, with a folder of options, vocabulary and tokenised text; a batch is
+then a step of its trainer:
+
+    python benchmarks/peers.py simple_elmo_training FOLDER
 """
 
 import importlib
@@ -41,7 +46,11 @@ def main() -> None:
     name, weights, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     # What libraries print must not come between the lines of JSON.
     answers, sys.stdout = sys.stdout, sys.stderr
-    loaders = {"allennlp": load_allennlp, "simple_elmo": load_simple_elmo}
+    loaders = {
+        "allennlp": load_allennlp,
+        "simple_elmo": load_simple_elmo,
+        "simple_elmo_training": load_simple_elmo_training,
+    }
     run, fresh = loaders[name](weights, threads)
     print(json.dumps({"ready": name}), file=answers, flush=True)
     for line in sys.stdin:
@@ -106,20 +115,15 @@ def load_allennlp(weights: Path, threads: int) -> Tuple[Run, Run]:
 
 
 def load_simple_elmo(weights: Path, threads: int) -> Tuple[Run, Run]:
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
+    tf, session_config = load_tensorflow(threads)
     from simple_elmo import ElmoModel
 
-    threads_of = {
-        "intra_op_parallelism_threads": threads, "inter_op_parallelism_threads": 1
-    }  # fmt: skip
     model = ElmoModel()
     model.load(str(weights), max_batch_size=MAX_BATCH)
     # Makes the graph. The session that it opens for each call costs seconds: one that
     # stays is the better way, which its interface has too.
     model.get_elmo_vectors([["a"]], warmup=False, layers="all")
-    session = tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(**threads_of))
+    session = tf.compat.v1.Session(config=session_config)
     session.run(tf.compat.v1.global_variables_initializer())
 
     def run(batch: Sentences) -> List[Any]:
@@ -137,6 +141,58 @@ def load_simple_elmo(weights: Path, threads: int) -> Tuple[Run, Run]:
         return run(batch)
 
     return run, fresh
+
+
+def load_simple_elmo_training(folder: Path, threads: int) -> Tuple[Run, Run]:
+    """The graph of its `train`, whose own loop cannot be timed step by step, on a
+    text that its own reader reads.
+    """
+    tf, session_config = load_tensorflow(threads)
+    from simple_elmo import data, training
+
+    tf.compat.v1.disable_eager_execution()
+    options = json.loads((folder / "options.json").read_text())
+    optimizer = tf.compat.v1.train.AdagradOptimizer(
+        learning_rate=0.2, initial_accumulator_value=1.0
+    )
+    with tf.compat.v1.variable_scope("lm"):
+        model = training.LanguageModel(options, True)
+        grads = optimizer.compute_gradients(
+            model.total_loss * options["unroll_steps"],
+            aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
+        )
+    grads = training.average_gradients([grads], options["batch_size"], options)
+    grads, _ = training.clip_grads(grads, options, False, None)
+    update = optimizer.apply_gradients(grads)
+    session = tf.compat.v1.Session(config=session_config)
+    session.run(tf.compat.v1.global_variables_initializer())
+    vocabulary = training.load_vocab(
+        str(folder / "vocab.txt"), options["char_cnn"]["max_characters_per_token"]
+    )
+    text = data.BidirectionalLMDataset(str(folder / "text.txt"), vocabulary)
+    batches = text.iter_batches(options["batch_size"], options["unroll_steps"])
+    states: List[Any] = []
+
+    def run(_: Sentences) -> List[Any]:
+        feed = training._get_feed_dict_from_x(
+            next(batches), 0, options["batch_size"], model, True, True
+        )
+        feed.update(zip(model.init_lstm_state, states))
+        _, *states[:] = session.run([update, *model.final_lstm_state], feed_dict=feed)
+        return []
+
+    return run, run
+
+
+def load_tensorflow(threads: int) -> Tuple[Any, Any]:
+    """TensorFlow, and what a session needs to run on so many threads."""
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    return tf, tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=1
+    )
 
 
 if __name__ == "__main__":

@@ -1,30 +1,37 @@
 """Tokens a second of pretraining, beside a plain PyTorch trainer and the machine's
 matrix products.
 
-    python benchmarks/pretrain.py --text heldout.txt --output benchmarks
+    python benchmarks/pretrain.py --text heldout.txt --peers FOLDER --output benchmarks
 
 The plain trainer is what the same model takes in ordinary PyTorch: nn.Conv1d over
 every distinct word, nn.LSTM with proj_size, the same sampled softmax by autograd,
 AdamW, float32. It stops short of clips, residuals and of starting sentences anew,
-which only makes it faster. The arms take turns; ratios are medians over the turns.
+which only makes it faster. simple_elmo's trainer is bilm-tf's; it lives in an
+environment of its own, which is made in FOLDER if it is not there yet. The arms take
+turns; ratios are medians over the turns.
 """
 
 import argparse
 import json
+import math
 import platform
 import statistics
+import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Callable, Dict, List
 
 import numpy as np
 import torch
+from peers import make_environment
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spacy_elmo.bilm import Options
 from spacy_elmo.bilm.char_conv import compile_split
+from spacy_elmo.bilm.characters import EOS
 from spacy_elmo.bilm.lstm_grad import compile_cells
 from spacy_elmo.pretraining.corpus import Corpus, load_corpora
 from spacy_elmo.pretraining.sampling import draw_sample
@@ -32,6 +39,7 @@ from spacy_elmo.pretraining.settings import Settings, read_settings
 from spacy_elmo.pretraining.softmax import compile_softmax
 from spacy_elmo.pretraining.step import train_step
 from spacy_elmo.pretraining.trainer import start_run
+from spacy_elmo.pretraining.vocabulary import write_vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
 WARM_UP = 3
@@ -40,6 +48,7 @@ WARM_UP = 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--text", required=True, help="Text of some 10,000 tokens")
+    parser.add_argument("--peers", type=Path, help="Folder of simple_elmo")
     parser.add_argument("--output", type=Path, help="For pretrain.json and .md")
     parser.add_argument("--config", default=str(ROOT / "configs/pretrain_small.cfg"))
     parser.add_argument("--dim", type=int, nargs="+", default=[512, 1024])
@@ -74,7 +83,7 @@ def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:
         "paths.train": args.text, "model.lstm.dim": dim, "training.rows": args.rows,
         "corpus.ascii_quotes": 0.0,
     }  # fmt: skip
-    with TemporaryDirectory() as cache:
+    with TemporaryDirectory() as cache, ExitStack() as peers:
         low = read_settings(args.config, {**settings, "training.precision": "bfloat16"})
         full = read_settings(args.config, {**settings, "training.precision": "float32"})
         corpus, _ = load_corpora(low, Path(cache), silent=True)
@@ -83,11 +92,16 @@ def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:
             "spacy_elmo, float32": our_step(full, corpus),
             "spacy_elmo, bfloat16": our_step(low, corpus),
         }
+        if args.peers is not None:
+            process = start_simple_elmo(full, corpus, Path(cache), args)
+            peers.callback(process.terminate)
+            arms["simple_elmo, float32"] = lambda: ask(process)
         seconds = take_turns(arms, args.turns)
     n_tokens = low.training.tokens_per_step
     n_products = products(low, corpus) * n_tokens
     peak = {str(d): peak_products(d) for d in (torch.float32, torch.bfloat16)}
     plain = seconds["plain PyTorch, float32"]
+    theirs = seconds.get("simple_elmo, float32", [math.nan] * args.turns)
     found: Dict[str, Any] = {"geometry": f"2x{dim}/128", "arms": {}, "peak": peak}
     for name, times in seconds.items():
         dtype = "torch.bfloat16" if "bfloat16" in name else "torch.float32"
@@ -95,6 +109,9 @@ def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:
         found["arms"][name] = {
             "tokens_per_second": n_tokens / median,
             "ratio": statistics.median(p / t for p, t in zip(plain, times)),
+            "against_simple_elmo": statistics.median(
+                p / t for p, t in zip(theirs, times)
+            ),
             "share_of_bound": n_products / median / peak[dtype],
         }
     return found
@@ -125,6 +142,41 @@ def our_step(settings: Settings, corpus: Corpus) -> Callable[[], None]:
         state.update(states=done.states, step=state["step"] + 1)
 
     return step
+
+
+def start_simple_elmo(
+    settings: Settings, corpus: Corpus, folder: Path, args: argparse.Namespace
+) -> Any:
+    """simple_elmo's trainer in its own environment, ready for steps of that size."""
+    options = settings.options.to_dict()
+    options["char_cnn"]["n_characters"] = 261  # as its trainer counts them
+    options.update(
+        bidirectional=True, dropout=settings.training.dropout, all_clip_norm_val=10.0,
+        n_tokens_vocab=corpus.vocab_size, sample_softmax=True,
+        n_negative_samples_batch=settings.training.softmax.n_samples,
+        batch_size=settings.training.rows, unroll_steps=settings.training.unroll_steps,
+    )  # fmt: skip
+    (folder / "options.json").write_text(json.dumps(options))
+    write_vocabulary(folder / "vocab.txt", corpus.words[: corpus.vocab_size])
+    with (folder / "text.txt").open("w", encoding="utf8") as file:
+        for i in range(corpus.n_documents):
+            words = [corpus.words[w] for w in corpus.document(i)]
+            file.write(" ".join(words).replace(EOS, "\n"))
+    python = make_environment("simple_elmo", args.peers)
+    command = [python, str(ROOT / "benchmarks" / "peers.py"), "simple_elmo_training"]
+    process = subprocess.Popen(
+        [*command, str(folder), str(args.threads)], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    if not process.stdout or not process.stdout.readline():
+        raise SystemExit("simple_elmo does not train there")
+    return process
+
+
+def ask(process: Any) -> None:
+    process.stdin.write('{"batches": [[]]}\n')
+    process.stdin.flush()
+    assert process.stdout.readline()
 
 
 def plain_step(settings: Settings, corpus: Corpus) -> Callable[[], None]:
@@ -229,14 +281,16 @@ def render(results: Dict[str, Any]) -> str:
     lines = [
         f"Pretraining, {results['machine']}.",
         "",
-        "| geometry | trainer | tokens/s | against plain | share of the bound |",
-        "|---|---|---|---|---|",
+        "| geometry | trainer | tokens/s | against plain | against simple_elmo "
+        "| share of the bound |",
+        "|---|---|---|---|---|---|",
     ]
     for found in results["geometries"]:
         for name, arm in found["arms"].items():
             lines.append(
                 f"| {found['geometry']} | {name} | {arm['tokens_per_second']:,.0f} "
-                f"| {arm['ratio']:.2f}x | {arm['share_of_bound']:.2f} |"
+                f"| {arm['ratio']:.2f}x | {arm['against_simple_elmo']:.2f}x "
+                f"| {arm['share_of_bound']:.2f} |"
             )
     peaks = results["geometries"][0]["peak"]
     lines += ["", "The bound: matrix products of 2048 x 2048 at " + ", ".join(
