@@ -1,19 +1,54 @@
-"""The nearest contexts of the words in queries.txt, by `spacy elmo neighbors`."""
+"""The nearest contexts of the words in queries.txt, by `spacy elmo neighbors`.
 
+    python neighbors.py 'lm/*.txt.xz' en_elmo_sm 1500000
+
+results.html shows the sentences; results.md has three words of each, for the sentences
+belong to others.
+"""
+
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Dict
 
 HERE = Path(__file__).resolve().parent
-text, weights, limit = sys.argv[1:]
-queries = (HERE / "queries.txt").read_text(encoding="utf8").splitlines()
-done = subprocess.run(
-    [
-        sys.executable, "-m", "spacy", "elmo", "neighbors", text, *queries,
-        "--weights", weights, "--limit", limit, "--n", "3", "--tokenized",
-        "--html", str(HERE / "results.html"),
-    ],
-    check=True, stdout=subprocess.PIPE, text=True,
-)  # fmt: skip
-(HERE / "results.txt").write_text(done.stdout, encoding="utf8")
-print(done.stdout)
+
+
+def main() -> None:
+    text, weights, limit = sys.argv[1:]
+    queries = (HERE / "queries.txt").read_text(encoding="utf8").splitlines()
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "spacy", "elmo", "neighbors", text, *queries,
+            "--weights", weights, "--limit", limit, "--n", "4", "--tokenized",
+            "--json", "--html", str(HERE / "results.html"),
+        ],
+        check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    lines = [
+        "# Nearest neighbours of ambiguous words (Table 4)", "",
+        f"Among {int(limit):,} tokens of the biLM's own training text: the nearest other "
+        "words by the token layer, which knows no context, and the nearest contexts by "
+        "the top layer.", "",
+        "| query | nearest words | nearest contexts |", "|---|---|---|",
+    ]  # fmt: skip
+    for found in json.loads(done.stdout):
+        words = ", ".join(word["word"] for word in found["words"])
+        contexts = " · ".join(map(around, found["contexts"]))
+        lines.append(f"| {around(found['query'], 4)} | {words} | {contexts} |")
+    table = "\n".join([*lines, ""])
+    (HERE / "results.md").write_text(table, encoding="utf8")
+    print(table)
+
+
+def around(context: Dict[str, Any], n: int = 1) -> str:
+    """The word and its n neighbours on both sides."""
+    text, start, end = context["text"], context["start"], context["end"]
+    before, after = text[:start].split()[-n:], text[end:].split()[:n]
+    words = [*before, f"**{text[start:end]}**", *after]
+    return " ".join(words).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()
