@@ -139,7 +139,7 @@ def describe(
     last = last_record(trained)
     return {
         **vars(options.lstm),
-        **{k: v for k, v in vars(training).items() if k != "optimizer"},
+        **{k: v for k, v in vars(training).items() if type(v) in (int, float, str)},
         **vars(training.optimizer),
         "optimizer": {"adamw": "AdamW", "adagrad": "Adagrad"}[training.optimizer.name],
         "n_samples": training.softmax.n_samples,
