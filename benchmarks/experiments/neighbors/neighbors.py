@@ -1,6 +1,6 @@
 """The nearest contexts of the words in queries.txt, by `spacy elmo neighbors`.
 
-    python neighbors.py 'lm/*.txt.xz' en_elmo_sm 1500000
+    python neighbors.py 'lm/openstax.txt.xz' en_elmo_sm 1500000
 
 results.html shows the sentences; results.md has three words of each, for the sentences
 belong to others.
@@ -21,14 +21,14 @@ def main() -> None:
     done = subprocess.run(
         [
             sys.executable, "-m", "spacy", "elmo", "neighbors", text, *queries,
-            "--weights", weights, "--limit", limit, "--n", "4", "--tokenized",
+            "--weights", weights, "--limit", limit, "--n", "4",
             "--json", "--html", str(HERE / "results.html"),
         ],
         check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     lines = [
         "# Nearest neighbours of ambiguous words (Table 4)", "",
-        f"Among {int(limit):,} tokens of the biLM's own training text: the nearest "
+        f"Among {int(limit):,} tokens of textbooks that the biLM was trained on: the nearest "
         "other words by the token layer, which knows no context, and the nearest "
         "contexts by the top layer.", "",
         "| query | nearest words | nearest contexts |", "|---|---|---|",
