@@ -28,9 +28,9 @@ def main() -> None:
     )  # fmt: skip
     lines = [
         "# Nearest neighbours of ambiguous words (Table 4)", "",
-        f"Among {int(limit):,} tokens of textbooks that the biLM was trained on: the nearest "
-        "other words by the token layer, which knows no context, and the nearest "
-        "contexts by the top layer.", "",
+        f"Among {int(limit):,} tokens of textbooks that the biLM was trained on: the "
+        "nearest other words by the token layer, which knows no context, and the "
+        "nearest contexts by the top layer.", "",
         "| query | nearest words | nearest contexts |", "|---|---|---|",
     ]  # fmt: skip
     for found in json.loads(done.stdout):
