@@ -11,8 +11,8 @@ from .settings import TrainingSettings
 
 class Average:
     """The mean of the weights at the checkpoints of the last part of a run (stochastic
-    weight averaging, Izmailov et al. 2018). It does what a decay of the learning rate
-    does, and the run itself can go on from its own weights.
+    weight averaging, Izmailov et al. 2018). It takes out the noise of a learning rate
+    that stands still, and the run itself can go on from its own weights.
 
     bilm (BiLM): The biLM.
     softmax (Softmax or AdaptiveSoftmax): Its softmax.

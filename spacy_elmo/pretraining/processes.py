@@ -83,7 +83,7 @@ def leave_joined_processes() -> None:
     """End this process, if it is one of several, without the interpreter's own end:
     DistributedDataParallel keeps gloo's threads (torch 2.13), and one of them may
     abort a process whose work is done ("terminate called without an active
-    exception", seen once in some hundred runs).
+    exception", seen once).
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         atexit._run_exitfuncs()
