@@ -9,8 +9,6 @@ own. Arms that have a result already are not run again (--fresh runs them all).
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import spacy
+from machine import machine
 from spacy.tokens import Doc, DocBin
 from spacy.training import biluo_tags_to_spans, iob_to_biluo
 from spacy.vocab import Vocab
@@ -167,15 +166,6 @@ def read_results(path: Path) -> Dict[str, Any]:
     if path.is_file():
         return json.loads(path.read_text())
     return {"machine": None, "runs": {}}
-
-
-def machine() -> str:
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        lines = [x for x in info.read_text().split("\n") if x.startswith("model name")]
-        cpu = lines[0].split(":")[1].strip() if lines else cpu
-    return f"{cpu}, {os.cpu_count()} cores"
 
 
 def render(results: Dict[str, Any]) -> str:

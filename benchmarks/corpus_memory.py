@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Dict, Iterator
 
-from accuracy import machine
+from machine import machine
 
 from spacy_elmo.pretraining.text import find_texts, read_documents
 

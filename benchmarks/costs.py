@@ -23,11 +23,12 @@ import numpy as np
 import spacy
 import torch
 from accuracy import sentences as treebank
+from machine import machine
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
-from speed import GEOMETRIES, machine, random_bilm, read_sentences, timed
+from speed import GEOMETRIES, random_bilm, read_sentences, timed
 
 from spacy_elmo.bilm import BiLM
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict
 
-from accuracy import machine
+from machine import machine
 
 SCRIPT = """
 import importlib.metadata as metadata, sys, time

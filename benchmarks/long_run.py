@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 import spacy
-from accuracy import machine
+from machine import machine
 from spacy.language import Language
 from spacy.tokens import Doc
 

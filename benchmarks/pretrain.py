@@ -14,7 +14,6 @@ turns; ratios are medians over the turns.
 import argparse
 import json
 import math
-import platform
 import statistics
 import subprocess
 import time
@@ -25,6 +24,7 @@ from typing import Any, Callable, Dict, List
 
 import numpy as np
 import torch
+from machine import machine, peak_products
 from peers import make_environment
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -65,8 +65,7 @@ def main() -> None:
         compile_cells()
         compile_softmax()
     results = {
-        "machine": f"{platform.processor() or platform.machine()}, "
-        f"{args.threads} threads, torch {torch.__version__}",
+        "machine": machine(args.threads),
         "compiled": not args.no_compile,
         "geometries": [measure(dim, args) for dim in args.dim],
     }
@@ -264,17 +263,6 @@ def products(settings: Settings, corpus: Corpus) -> float:
     per_word = lengths * widest * d * n + char_cnn.n_highway * 2 * n * n + n * P
     share = len(words) / settings.training.tokens_per_step
     return float(2 * 3 * (per_token + share * per_word))
-
-
-def peak_products(dtype: torch.dtype, size: int = 2048) -> float:
-    """Operations a second of a large square matrix product, the best of several."""
-    a, b = (torch.randn(size, size).to(dtype) for _ in range(2))
-    times = []
-    for _ in range(8):
-        start = time.perf_counter()
-        a @ b
-        times.append(time.perf_counter() - start)
-    return 2 * size**3 / min(times)
 
 
 def render(results: Dict[str, Any]) -> str:

@@ -20,7 +20,8 @@ import srsly
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks" / "experiments"))
 
-from run import cell, machine, scores_of  # noqa: E402
+from machine import machine  # noqa: E402
+from run import cell, scores_of  # noqa: E402
 from run import main as run_experiment  # noqa: E402
 
 PAPER = [

@@ -14,7 +14,6 @@ random in the official geometries: speed does not depend on their values.
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -26,6 +25,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 import torch
+from machine import machine, peak_products
 from peers import PEERS, make_environment
 
 from spacy_elmo.bilm import BiLM, Options
@@ -273,26 +273,6 @@ def bound(bilm: BiLM, sentences: Sentences) -> Dict[str, float]:
         found[name] = statistics.median(shares[1:])
         found[f"{name}, peak GFLOP/s"] = peak / 1e9
     return found
-
-
-def peak_products(dtype: torch.dtype, size: int = 2048) -> float:
-    """Operations a second of a large square matrix product, the best of some."""
-    a, b = (torch.randn(size, size).to(dtype) for _ in range(2))
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        a @ b
-        times.append(time.perf_counter() - start)
-    return 2 * size**3 / min(times)
-
-
-def machine(threads: int) -> str:
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        lines = [x for x in info.read_text().split("\n") if x.startswith("model name")]
-        cpu = lines[0].split(":")[1].strip() if lines else cpu
-    return f"{cpu}, {threads} threads, torch {torch.__version__}"
 
 
 def render(results: Dict[str, Any]) -> str:

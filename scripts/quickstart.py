@@ -23,7 +23,7 @@ OUTPUT = Path("training/quickstart")
 # The sample is small: 15 passes over it.
 SETTINGS = ["--training.max_steps", "600", "--training.eval_frequency", "100"]
 SCORES = ["tag_acc", "ents_f", "ents_p", "ents_r"]
-SENTENCE = "She signed to do a Broadway play for Garson."
+SENTENCE = "Last year Eleanor wrote a short play for Chicago."
 
 
 def main(overrides: List[str]) -> None:

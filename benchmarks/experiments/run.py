@@ -10,7 +10,6 @@ again. Writes results.json, results.md and, if the experiment asks for one, a pl
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import statistics
@@ -18,7 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any, Dict, List
 
 import spacy
 import srsly
@@ -32,6 +31,9 @@ from thinc.api import Config
 from spacy_elmo.weights import resolve
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from machine import machine  # noqa: E402
 
 Run = Dict[str, Any]
 
@@ -308,15 +310,6 @@ def write_json(path: Path, results: Dict[str, Any]) -> None:
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(results, indent=1) + "\n", encoding="utf8")
     unfinished.replace(path)
-
-
-def machine() -> str:
-    info = Path("/proc/cpuinfo")
-    cpu: Optional[str] = platform.processor() or platform.machine()
-    if info.is_file():
-        lines = [x for x in info.read_text().split("\n") if x.startswith("model name")]
-        cpu = lines[0].split(":")[1].strip() if lines else cpu
-    return f"{cpu}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from reference import random_weights, reference_encode, write_weights
 from spacy_elmo.bilm import BiLM
 
 SENTENCES = [
-    "She signed to do a Broadway play for Garson .".split(),
+    "Last year Eleanor wrote a short play for Chicago .".split(),
     ["play"],
     ["", "é", "日本語", "x" * 47, "x" * 48, "x" * 49, "語" * 17, "x" * 500],
     ["\ud800", "a\udfffb", "\x00", "<S>", "</S>", "<UNK>", "play"],

@@ -16,7 +16,7 @@ from spacy_elmo.layers.sentences import segment_docs, segment_sentences
 NLP = spacy.blank("en")
 N_LAYERS, WIDTH = 3, 12
 TEXTS = [
-    "She signed to do a Broadway play for Garson.",
+    "Last year Eleanor wrote a short play for Chicago.",
     'He made a play. \n\n She saw it -- twice!  "It\'s good," she said. ',
     "Play!",
 ]

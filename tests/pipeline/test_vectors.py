@@ -8,7 +8,7 @@ from spacy.tokens import Doc, DocBin
 
 from spacy_elmo import set_vector_hooks
 
-TEXT = "She signed to do a Broadway play for Garson."
+TEXT = "Last year Eleanor wrote a short play for Chicago."
 OTHER = "They play on the street."
 MIX = [0.2, 0.3, 0.5]
 SELECTED = [
@@ -141,7 +141,7 @@ def test_without_its_layers_a_doc_has_spacys_vectors_again(nlp):
     assert_same(set_vector_hooks(doc)[6].vector, nlp(TEXT)[6].vector)
     nlp.add_pipe("doc_cleaner", config={"attrs": {"_.elmo": None}})
     cleaned = nlp(TEXT)
-    assert not cleaned.has_vector and cleaned[2:5].as_doc().text == "to do a "
+    assert not cleaned.has_vector and cleaned[2:5].as_doc().text == "Eleanor wrote a "
     with pytest.warns(UserWarning, match="W007|W008"):
         assert cleaned.similarity(nlp(OTHER)) == 0.0
 

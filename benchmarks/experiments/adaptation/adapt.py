@@ -18,8 +18,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from data import convert  # noqa: E402
-from run import machine, scores_of  # noqa: E402
+from machine import machine  # noqa: E402
 from run import main as run_experiment  # noqa: E402
+from run import scores_of  # noqa: E402
 
 ROOT = HERE.parents[2]
 # Task: its data, and how often its text is read.
