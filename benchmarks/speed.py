@@ -22,13 +22,14 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Callable, Dict, List, Optional
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from machine import machine, peak_products
 from peers import PEERS, make_environment
 
-from spacy_elmo.bilm import BiLM, Options
+from spacy_elmo.bilm import BiLM, Options, lstm_predict
 from spacy_elmo.bilm.model import MAX_BATCH_TOKENS, make_batches
 from spacy_elmo.layers.cache import WordCache
 
@@ -247,7 +248,8 @@ def mean_cosine(found: List[Any], wanted: List[Any]) -> float:
 def bound(bilm: BiLM, sentences: Sentences) -> Dict[str, float]:
     """The share of the matrix-product bound that the LSTMs reach on the text, in the
     batches of `encode`: operations of their products, at the peak of large square
-    ones, over their time.
+    ones, over their time. And the same with the gates left out, which tells what the
+    products of these shapes alone take.
     """
     lstm = bilm.options.lstm
     ids = [np.zeros(len(sentence), dtype=np.int64) for sentence in sentences]
@@ -262,17 +264,23 @@ def bound(bilm: BiLM, sentences: Sentences) -> Dict[str, float]:
     for name, model, dtype in (
         ("float32", bilm, torch.float32), ("bfloat16", low, torch.bfloat16)
     ):  # fmt: skip
-        shares = []
+        shares: Dict[str, List[float]] = {name: [], f"{name}, products alone": []}
         for _ in range(5):
             peak = peak_products(dtype)
-            with torch.no_grad():
-                start = time.perf_counter()
-                for x, sizes in zip(inputs, batches):
-                    model(x, sizes)
-                shares.append(operations / peak / (time.perf_counter() - start))
-        found[name] = statistics.median(shares[1:])
+            for arm, cell in zip(shares, (lstm_predict._cell, without_gates)):
+                with torch.no_grad(), patch.object(lstm_predict, "_cell", cell):
+                    start = time.perf_counter()
+                    for x, sizes in zip(inputs, batches):
+                        model(x, sizes)
+                    seconds = time.perf_counter() - start
+                shares[arm].append(operations / peak / seconds)
+        found |= {arm: statistics.median(values[1:]) for arm, values in shares.items()}
         found[f"{name}, peak GFLOP/s"] = peak / 1e9
     return found
+
+
+def without_gates(g: torch.Tensor, c: torch.Tensor, clip: Any) -> torch.Tensor:
+    return g[:, : c.shape[1]]
 
 
 def render(results: Dict[str, Any]) -> str:

@@ -5,7 +5,7 @@
 #
 # Three stages: a first model; the same at a standing rate; the text three
 # times at twice the batch, and the mean of the weights over the last 29 %. Each goes
-# on where it was stopped. One core of a CPU with AMX, 5 hours.
+# on where it was stopped. One core of a CPU with AMX, 8 hours.
 set -e
 TEXT=$1 HELDOUT=$2 RUNS=$3
 # Memory that one step frees is the next one's, and not the system's again.
