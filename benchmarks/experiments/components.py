@@ -51,11 +51,10 @@ def to_predict(reference: Doc) -> Doc:
         starts = [bool(token.is_sent_start) for token in reference]
     spaces = [bool(token.whitespace_) for token in reference]
     doc = Doc(reference.vocab, words=words, spaces=spaces, sent_starts=starts)
-    for key in ("pairs", "marks"):
-        if key in reference.user_data:
-            doc.user_data[key] = reference.user_data[key]
-    marks = reference.user_data.get("marks", [])
-    doc.ents = [Span(doc, i, i + 1, label=MARK) for i in marks]
+    if "pairs" in reference.user_data:
+        doc.user_data["pairs"] = reference.user_data["pairs"]
+    marked = [ent.start for ent in reference.ents if ent.label_ == MARK]
+    doc.ents = [Span(doc, i, i + 1, label=MARK) for i in marked]
     return doc
 
 

@@ -160,6 +160,8 @@ def nodes(config: Any, architecture: str) -> List[Any]:
 
 def train_once(run: Run, data: Path, weights: str, work: Path) -> Run:
     """Experiments share the runs that they have in common."""
+    if "weights" in run:
+        weights = str(work / run["weights"])
     said = {k: v for k, v in run.items() if k not in ("name", "arm")}
     key = hashlib.sha256(f"{digest(weights)} {srsly.json_dumps(said, sort_keys=True)}"
                          .encode()).hexdigest()  # fmt: skip
