@@ -1,4 +1,3 @@
-import os
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -47,7 +46,6 @@ def BiLMLayer(
             raise ValueError(
                 Errors.E038.format(name=name, wanted=f"at least {least}", found=value)
             )
-    _guard_forks()
     return Model(
         "elmo-bilm",
         forward,
@@ -234,21 +232,3 @@ def _alloc(model: Model[Any, Any], doc: Doc) -> Any:
 
 def _no_backprop(d_layers: OutT) -> InT:
     return []
-
-
-_forks_are_guarded = False
-
-
-def _guard_forks() -> None:
-    """After a fork, torch's threads are gone from the child, which waits for them for
-    ever at its first parallel operation (`nlp.pipe(n_process=2)`). One thread needs
-    no others.
-    """
-    global _forks_are_guarded
-    if not _forks_are_guarded and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_use_one_thread)
-        _forks_are_guarded = True
-
-
-def _use_one_thread() -> None:
-    torch.set_num_threads(1)

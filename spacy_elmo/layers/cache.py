@@ -69,6 +69,13 @@ class WordCache:
             self._table[start:end] = vectors[list(fresh.values())]
             self._rows.update(zip(fresh, range(start, end)))
 
+    def after_fork(self) -> None:
+        """In a forked process: a thread of the parent may have held the lock, and
+        have been at work on the rows.
+        """
+        if self._lock.locked():
+            self.clear()
+
     # Nothing of it travels with a pickled or copied pipeline.
     def __getstate__(self) -> Dict[str, int]:
         return {"max_bytes": self.max_bytes}

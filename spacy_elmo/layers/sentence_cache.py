@@ -2,7 +2,7 @@ import hashlib
 import sqlite3
 from pathlib import Path
 from threading import Lock
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, List, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,16 @@ Floats = npt.NDArray[np.float32]
 # How long a process waits while another one writes, in seconds.
 TIMEOUT = 60
 
+_inherited: List[Optional[sqlite3.Connection]] = []
+
 
 class SentenceCache:
     """The layers of sentences, for training: while the biLM is frozen, what it gives
     for a sentence never changes, and every epoch asks for it again.
 
-    Closed until `open`: text that is only predicted is seldom read twice. Once full
-    it stays as it is: epochs read the same sentences in turn, so that whatever makes
+    Closed until `open`: text that is only predicted is seldom read twice. Once open it
+    keeps what is predicted as well, for the evaluations between updates. Once full it
+    stays as it is: epochs read the same sentences in turn, so that whatever makes
     room for others would be asked for before them. Safe under threads; several
     processes may share a folder.
 
@@ -102,6 +105,15 @@ class SentenceCache:
         if self._disk is not None:
             with self._lock:
                 self._disk.commit()
+
+    def after_fork(self) -> None:
+        """In a forked process: a thread of the parent may have held the lock, and
+        SQLite's connections must not be used on both sides, nor closed here.
+        """
+        _inherited.append(self._disk)
+        self._disk = None
+        self._lock = Lock()
+        self.is_open = self.is_open and self.max_bytes > 0
 
     # Nothing of it travels with a pickled or copied pipeline.
     def __getstate__(self) -> Dict[str, Any]:

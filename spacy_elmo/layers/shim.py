@@ -19,6 +19,7 @@ from ..bilm.weights import read_files, write_bilm, write_hdf5
 from ..errors import Errors, Warnings
 from ..weights import resolve
 from .cache import WordCache
+from .forks import guard
 from .sentence_cache import SentenceCache
 
 PRECISIONS = ("float32", "bfloat16")
@@ -65,6 +66,7 @@ class BiLMShim(Shim):
         self._lock = RLock()
         # The file that holds these very weights, if there is one: (path, stamp).
         self._file: Optional[Tuple[Path, Tuple[int, ...]]] = None
+        guard(self)
 
     @property
     def bilm(self) -> BiLM:
@@ -220,6 +222,12 @@ class BiLMShim(Shim):
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = RLock()
+        guard(self)
+
+    def after_fork(self) -> None:
+        self._lock = RLock()
+        self.cache.after_fork()
+        self.sentences.after_fork()
 
 
 def has_fast_bfloat16() -> bool:

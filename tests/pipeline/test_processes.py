@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 # Torch has run in parallel before the workers start, as in any session of some
 # length: without care a forked child then waits for ever.
@@ -45,14 +46,43 @@ if __name__ == "__main__":
 """
 
 
-def test_worker_processes_give_the_same_vectors(tiny_weights, tmp_path):
-    # In a process group of its own, which may hang and be ended
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT, encoding="utf8")
-    methods = multiprocessing.get_all_start_methods()  # fork, spawn, forkserver
-    command = [sys.executable, str(script), str(tiny_weights), *sorted(methods)]
+# As if other threads were at work on the caches, and on the file of one, in the moment
+# of the fork.
+HELD_LOCKS = """
+import multiprocessing, sys
+import numpy as np, spacy, torch
+
+def main():
+    weights, folder = sys.argv[1:]
+    nlp = spacy.blank("xx")
+    bilm = {"@architectures": "spacy_elmo.BiLM.v1", "weights": weights,
+            "sentence_cache_path": folder}
+    shim = nlp.add_pipe("elmo", config={"model": bilm}).model.shims[0]
+    shim.open_sentences()
+    texts = [f"Play {i} of them." for i in range(20)]
+    wanted = list(nlp.pipe(texts))
+    multiprocessing.set_start_method("fork")
+    with shim._lock, shim.cache._lock, shim.sentences._lock:
+        docs = list(nlp.pipe([*texts, "A new one."], n_process=2, batch_size=5))
+    for doc, other in zip(docs, wanted):
+        assert np.allclose(doc._.elmo, other._.elmo, rtol=1e-5, atol=1e-6)
+    assert shim.sentences._disk.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert nlp("A new one.")._.elmo.any()
+    print("done")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def run_script(folder, text, *arguments):
+    """What it prints. It runs in a process group of its own, which may hang and be
+    ended.
+    """
+    script = folder / "script.py"
+    script.write_text(text, encoding="utf8")
     process = subprocess.Popen(
-        command,
+        [sys.executable, str(script), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -64,7 +94,19 @@ def test_worker_processes_give_the_same_vectors(tiny_weights, tmp_path):
         os.killpg(process.pid, signal.SIGKILL)  # the workers too
         raise
     assert process.returncode == 0, errors
-    assert printed.split() == sorted(methods)
+    return printed.split()
+
+
+def test_worker_processes_give_the_same_vectors(tiny_weights, tmp_path):
+    # fork, spawn, forkserver
+    methods = sorted(multiprocessing.get_all_start_methods())
+    assert run_script(tmp_path, SCRIPT, str(tiny_weights), *methods) == methods
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_worker_waits_for_no_lock_of_its_parent(tiny_weights, tmp_path):
+    folder = str(tmp_path / "cache")
+    assert run_script(tmp_path, HELD_LOCKS, str(tiny_weights), folder) == ["done"]
 
 
 def test_eight_threads_give_the_vectors_of_one(nlp):
