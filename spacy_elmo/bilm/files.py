@@ -15,7 +15,10 @@ PathLike = Union[str, Path]
 
 FOREIGN_FILES = ("encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic")
 MAX_OPTIONS_BYTES = 1 << 20
-MAX_ZIP_RATIO = 1000
+# Trained weights hardly shrink in an archive; small files may hold little else than
+# their structure.
+MAX_ZIP_RATIO = 10
+SMALL_BYTES = 1 << 26
 
 
 class ModelFiles(NamedTuple):
@@ -87,7 +90,7 @@ def _find_in_zip(path: Path) -> ModelFiles:
             )
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as e:
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
-    except (RuntimeError, zlib.error) as e:  # encrypted; damaged
+    except (RuntimeError, zlib.error, UnicodeError) as e:  # encrypted; damaged
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
 
 
@@ -106,7 +109,7 @@ def _check_sizes(
     problem = ""
     if options.file_size > MAX_OPTIONS_BYTES:
         problem = f"{options.filename} would be {options.file_size:,} bytes"
-    elif weights.file_size > MAX_ZIP_RATIO * max(weights.compress_size, 1):
+    elif weights.file_size > max(SMALL_BYTES, MAX_ZIP_RATIO * weights.compress_size):
         problem = (
             f"{weights.filename} would grow from {weights.compress_size:,} to "
             f"{weights.file_size:,} bytes"
@@ -149,7 +152,10 @@ def _is_weights(name: str) -> bool:
 def _missing(path: Path) -> Exception:
     return MissingWeights(
         Errors.E001.format(
-            path=path, names="such as en_elmo_sm", published="such as allennlp/original"
+            path=path,
+            names="such as en_elmo_sm",
+            published="such as allennlp/original; names are for configs, commands and "
+            "spacy_elmo.weights.resolve",
         )
     )
 

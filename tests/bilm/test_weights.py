@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import shutil
 import zipfile
@@ -260,6 +261,27 @@ def test_a_zip_that_points_out_of_itself_is_refused(place, model):
             archive.writestr(info, (model / name).read_bytes())
     message = message_of(path)
     assert "193.zip" in message and "ELMO012" in message
+
+
+def test_a_zip_whose_weights_would_grow_is_refused_unread(model):
+    path = model.parent / "193.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(model / "options.json", "options.json")
+        with archive.open("weights.hdf5", "w") as file:
+            for _ in range(80):
+                # Every so often something that does not shrink
+                file.write(os.urandom(20_000) + bytes(1_000_000))
+    message = message_of(path)
+    assert "193.zip" in message and "ELMO012" in message and "would grow" in message
+
+
+def test_a_zip_with_names_that_are_no_text_is_named(model):
+    path = model.parent / "193.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("caf\xe9", b"")  # in UTF-8, and flagged as such
+    path.write_bytes(path.read_bytes().replace(b"caf\xc3\xa9", b"caf\xe9\xff"))
+    message = message_of(path)
+    assert "193.zip" in message and "ELMO005" in message
 
 
 @pytest.mark.parametrize("suffix", [".zip", ".ZIP"])
