@@ -1,10 +1,13 @@
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import h5py
 import numpy as np
@@ -14,7 +17,10 @@ from spacy.tokens import DocBin
 from tasks import add_task, make_examples
 
 from spacy_elmo.bilm import BiLM
+from spacy_elmo.cli.embed import embed as embed_texts
+from spacy_elmo.errors import CorpusError
 from spacy_elmo.pipeline import embedding
+from spacy_elmo.weights.lock import hold
 
 TEXTS = ["She made a play .", "Play it", "She made a play .", "The end of it ."]
 
@@ -181,6 +187,125 @@ def test_parts_of_other_settings_are_not_mixed_in(embed, elmo, corpus, tmp_path)
     assert "ELMO110" in result.text and "(layers)" in result.text
 
 
+@pytest.fixture
+def save_pipeline(nlp, tmp_path):
+    """save_pipeline("a", [0, 1, 0]) -> the path of a pipeline with a tagger that
+    mixes the layers of the tiny biLM by those w"""
+    tagger = add_task(nlp, "tagger")
+    nlp.initialize(lambda: make_examples(nlp))
+    (mix,) = (n for n in tagger.model.walk() if n.name == "elmo-mix")
+
+    def save(name, w):
+        mix.set_param("w", np.asarray(w, dtype=np.float32))
+        nlp.to_disk(tmp_path / name)
+        return tmp_path / name
+
+    return save
+
+
+def test_parts_of_another_mix_are_not_mixed_in(elmo, corpus, save_pipeline, tmp_path):
+    one, two = save_pipeline("one", [0, 1, 0]), save_pipeline("two", [1, 0, 0])
+    command = "embed", corpus, tmp_path / "out", "-S", "-L", "mix", "-p"
+    assert elmo(*command, one).exit_code == 0
+    (tmp_path / "out" / "00000-0000001.hdf5").unlink()
+    result = elmo(*command, two)
+    assert result.exit_code == 1
+    assert "ELMO110" in result.text and "(mix)" in result.text
+    assert elmo(*command, one).exit_code == 0
+
+
+def test_parts_of_other_sentences_are_not_mixed_in(
+    elmo, corpus, save_pipeline, tmp_path
+):
+    plain = save_pipeline("plain", [0, 0, 0])
+    nlp = spacy.load(plain)
+    nlp.add_pipe("sentencizer", config={"punct_chars": ["of"]}, before="elmo")
+    nlp.to_disk(tmp_path / "cut")
+    command = "embed", corpus, tmp_path / "out", "-S", "-p"
+    assert elmo(*command, tmp_path / "cut").exit_code == 0
+    result = elmo(*command, plain)
+    assert result.exit_code == 1 and "(pipeline)" in result.text
+    assert elmo(*command, tmp_path / "cut").exit_code == 0
+
+
+def test_parts_of_another_text_of_the_same_size_are_not_mixed_in(
+    elmo, corpus, tmp_path
+):
+    command = "embed", corpus, tmp_path / "out", "--tokenized", "-S"
+    assert elmo(*command).exit_code == 0
+    (tmp_path / "out" / "00000-0000001.hdf5").unlink()
+    text = corpus.read_text(encoding="utf8")
+    corpus.write_text(text.replace("play", "game"), encoding="utf8")
+    result = elmo(*command)
+    assert result.exit_code == 1
+    assert "ELMO110" in result.text and "(files)" in result.text
+    # What was written anew and is the same goes on.
+    corpus.write_text(text, encoding="utf8")
+    os.utime(corpus, (0, 0))
+    assert elmo(*command).exit_code == 0
+
+
+def test_options_left_out_are_those_by_default(elmo, corpus, tiny_weights, tmp_path):
+    out = tmp_path / "out"
+    options = {"weights": str(tiny_weights), "silent": True}
+    embed_texts(str(corpus), out, layers="top", **options)
+    with pytest.raises(CorpusError, match=r"ELMO110.*\(layers\)"):
+        embed_texts(str(corpus), out, **options)
+
+
+@pytest.mark.parametrize("suffix", ["txt", "jsonl"])
+def test_text_that_is_not_utf8_is_an_error(elmo, tiny_weights, tmp_path, suffix):
+    path = tmp_path / f"latin.{suffix}"
+    lines = ["play", "a caf\xe9 play"]
+    if suffix == "jsonl":
+        lines = [f'{{"text": "{line}"}}' for line in lines]
+    path.write_bytes("\n".join(lines).encode("latin1"))
+    result = elmo("embed", path, tmp_path / "out", "-w", tiny_weights, "-S")
+    assert result.exit_code == 1
+    for found in ("ELMO051", path.name, "line 2 is not UTF-8 (byte 0xe9"):
+        assert found in result.text
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("output", ["out", "out.hdf5"])
+def test_what_a_killed_run_left_half_written_is_removed(
+    elmo, corpus, tiny_weights, tmp_path, output
+):
+    command = "embed", corpus, tmp_path / output, "-w", tiny_weights, "-S"
+    folder = tmp_path / ("out" if output == "out" else "out.hdf5.parts")
+    ours = [folder / ".00000-0000000.hdf5.qooc7w0e", folder / ".settings.json._bcdefgh"]
+    ours += [tmp_path / ".out.hdf5.qooc7w0e"] if output == "out.hdf5" else []
+    others = [tmp_path / name for name in (".out.hdf5.bak", ".notes.hdf5.qooc7w0e")]
+    folder.mkdir()
+    for path in (*ours, *others):
+        path.touch()
+    assert elmo(*command).exit_code == 0
+    assert not any(path.exists() for path in ours)
+    assert all(path.exists() for path in others)
+    left = [p.name for p in tmp_path.iterdir() if p.name.endswith(".lock")]
+    assert left == [] and not (folder / ".lock").exists()
+
+
+@pytest.mark.parametrize(
+    "output, lock", [("out", "out/.lock"), ("out.hdf5", ".out.hdf5.lock")]
+)
+def test_two_runs_cannot_write_to_one_output(
+    elmo, corpus, tiny_weights, tmp_path, output, lock
+):
+    command = "embed", corpus, tmp_path / output, "-w", tiny_weights, "-S"
+    with hold(tmp_path / lock, busy=lambda: None):
+        result = elmo(*command)
+    assert result.exit_code == 1
+    assert "ELMO114" in result.text and output in result.text
+    assert elmo(*command).exit_code == 0
+
+
+def test_the_progress_bar_has_an_end(elmo, corpus, tiny_weights, tmp_path):
+    result = elmo("embed", corpus, tmp_path / "out", "-w", tiny_weights)
+    assert result.exit_code == 0 and "4.00/4.00" in result.text
+    assert "4 texts are in" in result.text
+
+
 def test_a_file_is_never_overwritten(embed, elmo, corpus, tiny_weights, tmp_path):
     embed()
     result = elmo("embed", corpus, tmp_path / "out.hdf5", "-w", tiny_weights)
@@ -202,18 +327,86 @@ def test_without_ray_its_engine_says_what_to_install(
     monkeypatch.setitem(sys.modules, "ray", None)
     options = "-w", tiny_weights, "--engine", "ray"
     result = elmo("embed", corpus, tmp_path / "out", *options)
-    assert result.exit_code == 1 and "spacy-elmo[ray]" in result.text
+    assert result.exit_code == 1 and "'spacy-elmo[ray]'" in result.text
+
+
+def test_a_folder_that_is_named_ray_is_not_ray(
+    elmo, corpus, tiny_weights, tmp_path, monkeypatch
+):
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "__init__.py").touch()
+    for name in [name for name in sys.modules if name.split(".")[0] == "ray"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = "-w", tiny_weights, "--engine", "ray"
+    result = elmo("embed", corpus, tmp_path / "out", *options)
+    assert result.exit_code == 1 and "ELMO113" in result.text
+    monkeypatch.delitem(sys.modules, "ray")
+
+
+@pytest.fixture
+def ray_elsewhere(tmp_path, monkeypatch):
+    """In Ray's place one worker, which is in a directory of its own."""
+
+    def from_items(items, **_):
+        return SimpleNamespace(
+            map_batches=lambda worker, fn_constructor_args, **_: SimpleNamespace(
+                take_all=lambda: work(worker, fn_constructor_args, items)
+            )
+        )
+
+    def work(worker, args, items):
+        with monkeypatch.context() as context:
+            context.chdir(tmp_path / "elsewhere")
+            call = worker(*args)
+            return [call({k: [v] for k, v in item.items()}) for item in items]
+
+    (tmp_path / "elsewhere").mkdir()
+    data = ModuleType("ray.data")
+    data.from_items = from_items
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    monkeypatch.setitem(sys.modules, "ray.data", data)
+
+
+@pytest.mark.parametrize("option", ["--weights", "--pipeline"])
+def test_workers_elsewhere_find_what_relative_paths_name(
+    embed, save_pipeline, tiny_weights, tmp_path, monkeypatch, ray_elsewhere, option
+):
+    if option == "--weights":
+        shutil.copytree(tiny_weights, tmp_path / "mine")
+    else:
+        save_pipeline("mine", [0, 0, 0])
+    monkeypatch.chdir(tmp_path)
+    wanted = embed(weights=(option, "mine"))
+    found = embed("--engine", "ray", weights=(option, "mine"), output="ray.hdf5")
+    np.testing.assert_array_equal(found["0"], wanted["0"])
+
+
+def test_a_name_of_weights_stays_a_name(embed, tmp_path, monkeypatch, ray_elsewhere):
+    (tmp_path / "en_elmo_sm").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert embed("--engine", "ray", weights=("-w", "en_elmo_sm"))["0"].shape[0] == 3
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="needs ray")
-def test_two_workers_of_a_ray_cluster_give_the_same(embed, tmp_path):
+def test_two_workers_of_a_ray_cluster_give_the_same(
+    embed, tiny_weights, tmp_path, monkeypatch
+):
+    import ray
+
     path = tmp_path / "many"
     path.mkdir()
     for i in range(4):
         (path / f"{i}.txt").write_text(TEXTS[i] + "\n")
     wanted = embed(text=path)
+    shutil.copytree(tiny_weights, tmp_path / "mine")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
     options = "--engine", "ray", "--n-process", 2
-    found = embed(*options, text=path, output="ray.hdf5")
+    with ray.init(runtime_env={"working_dir": str(tmp_path / "elsewhere")}):
+        found = embed(
+            *options, text=Path("many"), output="ray.hdf5", weights=("-w", "mine")
+        )
     assert wanted.keys() == found.keys()
     for name in set(wanted) - {"sentence_to_index"}:
         np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-5)

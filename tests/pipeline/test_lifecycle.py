@@ -110,6 +110,9 @@ def test_apply_keeps_the_layers_where_user_data_is_kept(project, tmp_path):
     run("apply", project.model, text, output)
     (doc,) = DocBin().from_disk(output).get_docs(spacy.blank("en").vocab)
     assert doc[2].tag_ and doc.text == "She made a play."
+    np.testing.assert_allclose(
+        doc._.elmo, spacy.load(project.model)(doc.text)._.elmo, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_benchmark_speed_runs_it(project):

@@ -121,11 +121,17 @@ def test_eight_threads_give_the_vectors_of_one(nlp):
 
 
 def test_memory_zones_leave_nothing_behind(nlp):
+    def size():
+        return sum(1 for _ in nlp.vocab), len(nlp.vocab.strings)
+
     wanted = nlp("She made a play.")._.elmo
+    sizes = [size()]
     for i in range(3):
         with nlp.memory_zone():
             docs = nlp.pipe([f"word{i}{j} made a play." for j in range(20)])
             assert all(np.isfinite(doc._.elmo).all() for doc in docs)
+        sizes.append(size())
+    assert len(set(sizes)) == 1
     np.testing.assert_allclose(
         nlp("She made a play.")._.elmo, wanted, rtol=1e-5, atol=1e-6
     )
