@@ -76,12 +76,13 @@ class Errors:
         "[ELMO031] The ELMo listener of upstream '{upstream}' got a Doc without ELMo "
         "vectors, and there is no such component to ask for them. Put an 'elmo' "
         "component of that name before the components that listen to it, and keep "
-        "it enabled."
+        "it enabled. If it was renamed, give the listener its new name as 'upstream'."
     )
     E032 = (
         "[ELMO032] The ELMo listener of upstream '{upstream}' cannot be initialized: "
         "there is no 'elmo' component of that name before it in the pipeline, or it "
-        "is disabled. Add one, or use spacy_elmo.ELMo.v1, which needs none."
+        "is disabled. Add one, give the name of one as 'upstream', or use "
+        "spacy_elmo.ELMo.v1, which needs none."
     )
     E033 = (
         "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
@@ -167,13 +168,15 @@ class Errors:
         "[ELMO060] [model] is not that of {path}: {what}. Give its geometry, which "
         "'spacy elmo info' prints."
     )
-    E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install spacy-elmo[plot]"
+    E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install 'spacy-elmo[plot]'"
     # Command line
     E080 = (
         "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "
         "pipeline trained with spacy_elmo.ELMoListener.v1 or spacy_elmo.ELMo.v1."
     )
-    E081 = "[ELMO081] --plot needs matplotlib ({reason}): pip install spacy-elmo[plot]"
+    E081 = (
+        "[ELMO081] --plot needs matplotlib ({reason}): pip install 'spacy-elmo[plot]'"
+    )
     # Downloads
     E100 = (
         "[ELMO100] There is no published model '{name}': {names}, or nlpl/ID with a "
@@ -195,6 +198,10 @@ class Errors:
         "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
         "set SPACY_ELMO_CACHE to another folder; then try again, and it goes on."
     )
+    E106 = (
+        "[ELMO106] {path} is not as it was downloaded ({problem}). Fetch it again: "
+        "python -m spacy elmo download {name} --force"
+    )
     # embed
     E110 = (
         "[ELMO110] {folder} has parts that were made with other settings ({what}). "
@@ -205,7 +212,14 @@ class Errors:
         "[ELMO112] --layers mix needs one trained mix, and there are {n} (components "
         "that have one: {names}). Give a --pipeline, and its --component."
     )
-    E113 = "[ELMO113] --engine ray needs Ray ({reason}): pip install spacy-elmo[ray]"
+    E113 = (
+        "[ELMO113] --engine ray needs Ray Data ({reason}): "
+        "pip install 'spacy-elmo[ray]'"
+    )
+    E114 = (
+        "[ELMO114] Another run is writing to {path}, or was killed and left processes "
+        "behind. Wait for its end, or give another path."
+    )
     # Nearest neighbours, and vectors by user hooks
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected "
@@ -234,6 +248,11 @@ class Errors:
         "Docs, spans and tokens that the same 'elmo' component has seen."
     )
     E126 = "[ELMO126] Give --weights or --pipeline, not both."
+    # info
+    E127 = (
+        "[ELMO127] {path} is a pipeline with {n} biLMs. Give the path of one of them: "
+        "{paths}."
+    )
 
 
 class Warnings:

@@ -31,6 +31,7 @@ def read_batches(
     tokenized (bool): Words stand between blanks.
     limit (int): Stop after so many tokens.
     YIELDS (List[Doc]): A batch. No Doc of it is much longer than BATCH_TOKENS.
+    RAISES (CorpusError): If a file is damaged, or is not UTF-8.
     """
     from tqdm import tqdm
 
@@ -58,7 +59,7 @@ def _read_parts(files: Iterable[Path], tokenized: bool) -> Iterator[Any]:
     from ..pretraining.text import read_documents
 
     for file in files:
-        for document in read_documents(file):
+        for document in read_documents(file, strict=True):
             for part in document if isinstance(document, list) else [document]:
                 is_text = isinstance(part, str)
                 yield part.split() if is_text and tokenized else part

@@ -2,6 +2,7 @@
 worker loads the pipeline once. The output folder must be one that all workers see.
 """
 
+from itertools import count
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -20,11 +21,14 @@ class FileEmbedder:
         from ..pipeline.embedding import embed_file
         from .embed import read_texts
 
-        new = [
-            embed_file(self.job, read_texts(Path(file), self.tokenized), int(number))
-            for file, number in zip(batch["file"], batch["number"])
-        ]
-        return {**batch, "new": new}
+        counts = []
+        for file, number in zip(batch["file"], batch["number"]):
+            n_texts = count()
+            texts = read_texts(Path(file), self.tokenized)
+            counted = (text for text, _ in zip(texts, n_texts))
+            embed_file(self.job, counted, int(number))
+            counts.append(next(n_texts))
+        return {**batch, "n_texts": counts}
 
 
 def embed_files(
@@ -32,21 +36,41 @@ def embed_files(
 ) -> int:
     """Write the parts of all files that are not there yet.
 
-    RETURNS (int): Texts that are new.
-    RAISES (CorpusError): Without Ray.
+    RETURNS (int): How many texts there are.
+    RAISES (CorpusError): Without Ray Data.
     """
     try:
-        import ray  # type: ignore[import-not-found, unused-ignore]
+        # The module that is used: a folder "ray" can be imported as well.
+        from ray.data import from_items  # type: ignore[import-not-found, unused-ignore]
     except ImportError as e:
         raise CorpusError(Errors.E113.format(reason=e)) from None
     items = [
         {"file": str(file.absolute()), "number": number}
         for number, file in enumerate(files)
     ]
-    done = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+    done = from_items(items, override_num_blocks=len(items)).map_batches(
         FileEmbedder,
         batch_size=1,
         concurrency=n_workers,
-        fn_constructor_args=(str(folder.absolute()), settings),
+        fn_constructor_args=(str(folder.absolute()), _without_relative(settings)),
     )
-    return int(sum(row["new"] for row in done.take_all()))
+    return int(sum(row["n_texts"] for row in done.take_all()))
+
+
+def _without_relative(settings: Dict[str, Any]) -> Dict[str, Any]:
+    """Workers are in directories of their own. Where a name goes before a path, it
+    stays a name.
+    """
+    from spacy.util import is_package
+
+    from ..weights import registered_names
+
+    found = dict(settings)
+    for key, is_name in (
+        ("weights", lambda name: name in registered_names()),
+        ("pipeline", is_package),
+    ):
+        given = found.get(key)
+        if given is not None and not is_name(given) and Path(given).exists():
+            found[key] = str(Path(given).absolute())
+    return found

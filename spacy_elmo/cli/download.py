@@ -19,7 +19,8 @@ def download_cli(
     """
     Download a published biLM into the cache folder (SPACY_ELMO_CACHE, by default
     spacy_elmo in the user's cache folder). `weights = "allennlp/original"` finds it
-    there. An interrupted download goes on where it stopped.
+    there. An interrupted download goes on where it stopped. A model that is here is
+    compared with what came.
     """
     from ..weights.download import download
 

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
@@ -6,6 +7,7 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app, plain_errors
+from ._recipe import describe_files, describe_pipeline
 
 if TYPE_CHECKING:
     from ..pipeline.embedding import Job
@@ -15,6 +17,9 @@ DTYPES = ("float32", "float16")
 ENGINES = ("local", "ray")
 # An output of this name is one file; another is a folder of parts.
 SUFFIXES = (".hdf5", ".h5")
+# What is in the folder, and what `replacing` adds to a name.
+PART_NAME = r"\d{5,}-\d{7,}\.hdf5|settings\.json"
+TEMPORARY = r"\.({name})\.[a-z0-9_]{{8}}"
 
 
 @app.command("embed")
@@ -47,13 +52,19 @@ def embed_cli(
         None, "--tokenized/--raw", help="Words stand between blanks"
     ),
     lang: Optional[str] = Opt(None, "--lang", "-l", help="Language of the tokenizer"),
-    n_process: int = Opt(1, "--n-process", "-n", help="Processes, or Ray's workers"),
+    n_process: int = Opt(
+        1,
+        "--n-process",
+        "-n",
+        help="Processes, or Ray's workers, of which each takes whole files",
+    ),
     engine: str = Opt("local", "--engine", "-e", help="'local', or 'ray': Ray Data"),
     silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """
     Write the layers of each text (each line of a .txt) to HDF5, in the layout of
-    AllenNLP's elmo command. An interrupted run goes on where it stopped.
+    AllenNLP's elmo command. An interrupted run goes on where it stopped. With Ray a
+    file of the text is a task: a single file has one worker, however many there are.
     """
     with plain_errors():
         n = embed(
@@ -75,17 +86,19 @@ def embed(
 ) -> int:
     """Write the layers of texts. See `embed_cli`.
 
-    RETURNS (int): How many texts the output has, or of how many files where it is a
-        folder made by Ray.
-    RAISES (CorpusError): If the text or an option cannot be used.
+    RETURNS (int): How many texts there are.
+    RAISES (CorpusError): If the text or an option cannot be used, or if another run
+        is writing there.
     RAISES (WeightsError): If the weights cannot be used.
     """
     from ..pipeline.embedding import merge, open_folder
     from ..pretraining.text import find_texts
+    from ..weights.lock import hold
 
+    settings = {"layers": "all", "dtype": "float32", **settings}
     for name, value, known in (
-        ("--layers", settings.get("layers", "all"), LAYERS),
-        ("--dtype", settings.get("dtype", "float32"), DTYPES),
+        ("--layers", settings["layers"], LAYERS),
+        ("--dtype", settings["dtype"], DTYPES),
         ("--engine", engine, ENGINES),
     ):
         if value not in known:
@@ -93,22 +106,52 @@ def embed(
             problem = Errors.E038.format(name=name, wanted=wanted, found=value)
             raise CorpusError(problem)
     is_file = output_path.suffix in SUFFIXES
-    if is_file and output_path.is_file():
-        raise CorpusError(Errors.E111.format(path=output_path))
-    folder = output_path.with_name(f"{output_path.name}.parts")
-    folder = folder if is_file else output_path
+    folder = output_path
+    if is_file:
+        _refuse_file(output_path)
+        folder = output_path.with_name(f"{output_path.name}.parts")
     files = find_texts(text)
-    job, tokenized, digest = make_job(folder, **settings)
-    stats = [[str(f), f.stat().st_size] for f in files]
-    chosen = {k: v for k, v in settings.items() if k not in ("pipeline", "weights")}
-    open_folder(folder, {"files": stats, "weights": digest, **chosen})
-    if engine == "ray":
-        from ._ray import embed_files
+    job, tokenized, recipe = make_job(folder, **settings)
+    if engine == "local":
+        # Once through all of it: what is bad is found before the work begins. On a
+        # cluster nobody reads all of it.
+        n_texts = sum(1 for file in files for _ in read_texts(file, tokenized))
+    recipe = {"files": describe_files(files), **recipe}
 
-        n = embed_files(files, folder, settings, n_process)
-    else:
-        n = _embed_locally(job, files, tokenized, n_process, silent)
-    return merge(folder, output_path) if is_file else n
+    def busy() -> None:
+        raise CorpusError(Errors.E114.format(path=output_path))
+
+    lock = f".{output_path.name}.lock"
+    with hold(output_path.with_name(lock) if is_file else folder / ".lock", busy):
+        if is_file:
+            _refuse_file(output_path)
+        open_folder(folder, recipe)
+        _clean(folder, PART_NAME)
+        if engine == "ray":
+            from ._ray import embed_files
+
+            n_texts = embed_files(files, folder, settings, n_process)
+        else:
+            _embed_locally(job, files, tokenized, n_process, n_texts, silent)
+        if is_file:
+            _clean(output_path.parent, re.escape(output_path.name))
+            merge(folder, output_path)
+    return n_texts
+
+
+def _refuse_file(path: Path) -> None:
+    if path.is_file():
+        raise CorpusError(Errors.E111.format(path=path))
+
+
+def _clean(folder: Path, name: str) -> None:
+    """Remove the temporary files of runs that were killed; the lock says that no
+    other is alive.
+    """
+    pattern = re.compile(TEMPORARY.format(name=name))
+    for path in folder.glob(".*"):
+        if pattern.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def make_job(
@@ -121,14 +164,13 @@ def make_job(
     dtype: str = "float32",
     tokenized: Optional[bool] = None,
     lang: Optional[str] = None,
-) -> Tuple["Job", bool, str]:
+) -> Tuple["Job", bool, Dict[str, Any]]:
     """Load the pipeline.
 
-    RETURNS (Tuple[Job, bool, str]): What writes the parts, whether texts are
-        tokenized, and what names the weights.
+    RETURNS (Tuple[Job, bool, Dict[str, Any]]): What writes the parts, whether texts
+        are tokenized, and what runs must share to go on with each other's parts.
     """
-    from ..layers.bilm import get_shim
-    from ..pipeline.embedding import Job, fingerprint, make_choice
+    from ..pipeline.embedding import Job, make_choice
     from ._load import load_elmo
 
     nlp, elmo, is_tokenized = load_elmo(weights, pipeline, lang, tokenized)
@@ -140,9 +182,9 @@ def make_job(
     last = nlp.pipe_names.index(elmo.name)
     for name in nlp.pipe_names[last + 1 :]:
         nlp.disable_pipe(name)
-    bilm = get_shim(elmo.model).bilm
     job = Job(nlp, make_choice(layers, mix), dtype, folder)
-    return job, is_tokenized, fingerprint(bilm)
+    options = {"layers": layers, "dtype": dtype, "tokenized": is_tokenized}
+    return job, is_tokenized, {**options, **describe_pipeline(nlp, elmo, mix)}
 
 
 def find_mix(nlp: Any, component: Optional[str]) -> Any:
@@ -165,18 +207,23 @@ def find_mix(nlp: Any, component: Optional[str]) -> Any:
 
 
 def _embed_locally(
-    job: "Job", files: List[Path], tokenized: bool, n_process: int, silent: bool
-) -> int:
+    job: "Job",
+    files: List[Path],
+    tokenized: bool,
+    n_process: int,
+    n_texts: int,
+    silent: bool,
+) -> None:
     from tqdm import tqdm
 
     from ..pipeline.embedding import embed_file
 
-    n = 0
-    with tqdm(unit=" texts", unit_scale=True, disable=silent, desc="Texts") as bar:
+    with tqdm(
+        total=n_texts, unit=" texts", unit_scale=True, disable=silent, desc="Texts"
+    ) as bar:
         for number, file in enumerate(files):
             texts = _counted(read_texts(file, tokenized), bar)
-            n += embed_file(job, texts, number, n_process)
-    return n
+            embed_file(job, texts, number, n_process)
 
 
 def _counted(texts: Iterator[Any], bar: Any) -> Iterator[Any]:

@@ -115,6 +115,9 @@ def evaluate(
     bilm = BiLM.from_path(path)
     softmax = read_softmax(path, bilm.options.lstm.projection_dim)
     vocab_path = vocab_path or vocabulary_beside(path)
+    if not vocab_path.is_file():
+        problem = "is not there. Give --vocab the file with the words of the softmax"
+        raise CorpusError(Errors.E051.format(path=vocab_path, problem=problem))
     vocabulary = read_vocabulary(vocab_path)
     if len(vocabulary) != softmax.vocab_size:
         problem = f"has {len(vocabulary)} words, but the softmax {softmax.vocab_size}"

@@ -1,7 +1,5 @@
-import hashlib
-import io
 from pathlib import Path
-from typing import Any, Dict, Union
+from typing import Any, Dict, List, Union
 
 import srsly
 from spacy.cli._util import Arg, Opt
@@ -10,12 +8,12 @@ from wasabi import msg
 from ..errors import Errors, WeightsError
 from ._app import app, plain_errors
 
-CHUNK_BYTES = 1 << 20
-
 
 @app.command("info")
 def info_cli(
-    weights: str = Arg(..., help="Registered name or path of a biLM"),
+    weights: str = Arg(
+        ..., help="Name or path of a biLM, or path of a pipeline with an elmo component"
+    ),
     as_json: bool = Opt(False, "--json", "-j", help="Print JSON"),
 ) -> None:
     """
@@ -39,6 +37,7 @@ def info_cli(
             "Highway layers": char_cnn["n_highway"],
             "Parameters": f"{found['parameters']:,}",
             "SHA-256": found["sha256"],
+            **_downloaded_row(found["downloaded"]),
             "Licence": found["license"] or "not given",
         }
     )
@@ -47,17 +46,20 @@ def info_cli(
 def info(weights: Union[str, Path]) -> Dict[str, Any]:
     """Read a biLM and describe it.
 
-    weights (str or Path): Registered name or path.
+    weights (str or Path): Name or path, which may be that of a saved pipeline.
     RETURNS (Dict[str, Any]): "path", "options" (as in options.json), "layers"
-        (L + 1), "width" of a layer, "parameters", "sha256" of the .hdf5 file and
-        "license" of the meta.json beside it, or None.
-    RAISES (WeightsError): If the model cannot be read.
+        (L + 1), "width" of a layer, "parameters", "sha256" of the .hdf5 file,
+        "downloaded", the SHA-256 of each file as it came, or None, and "license" of
+        the meta.json beside it, or None.
+    RAISES (WeightsError): If the model cannot be read, or if a pipeline has several.
     """
     from ..bilm import BiLM
     from ..bilm.files import find_files
     from ..weights import resolve
+    from ..weights.digest import sha256
+    from ..weights.record import read_record
 
-    path = resolve(weights)
+    path = _in_pipeline(resolve(weights))
     bilm = BiLM.from_path(path)
     return {
         "path": str(path),
@@ -65,18 +67,30 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
         "layers": bilm.options.n_layers,
         "width": bilm.options.width,
         "parameters": sum(p.numel() for p in bilm.parameters()),
-        "sha256": _sha256(find_files(path).weights),
+        "sha256": sha256(find_files(path).weights),
+        "downloaded": read_record(path) or None,
         "license": _license(path),
     }
 
 
-def _sha256(file: Union[Path, Any]) -> str:
-    digest = hashlib.sha256()
-    opened = file.open("rb") if isinstance(file, Path) else io.BytesIO(file.read())
-    with opened:
-        while block := opened.read(CHUNK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+def _in_pipeline(path: Path) -> Path:
+    """Of a saved pipeline the folder of its biLM; any other path as it is."""
+    found: List[Path] = []
+    if (path / "config.cfg").is_file() and not any(path.glob("*.hdf5")):
+        found = [p.parent for p in path.glob("*/options.json")]
+    if len(found) > 1:
+        paths = ", ".join(map(str, sorted(found)))
+        raise WeightsError(Errors.E127.format(path=path, n=len(found), paths=paths))
+    return found[0] if found else path
+
+
+def _downloaded_row(digests: Any) -> Dict[str, str]:
+    """Of the weights or of the archive; the other file is a few lines of options."""
+    for name, digest in (digests or {}).items():
+        if not name.endswith(".json"):
+            what = f"{digest} (the archive)" if name.endswith(".zip") else digest
+            return {"SHA-256 as downloaded": what}
+    return {}
 
 
 def _license(path: Path) -> Any:

@@ -9,7 +9,7 @@ import gzip
 import io
 import lzma
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, Iterator, List, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Union
 
 import srsly
 
@@ -52,12 +52,15 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
     return sorted(found)
 
 
-def read_documents(path: Path) -> Iterator[Any]:
+def read_documents(path: Path, *, strict: bool = False) -> Iterator[Any]:
     """The documents of a file. A .txt is paragraphs, one a line, with an empty line
     after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
     format: one object a line with "text" or "tokens". A .spacy DocBin gives Docs.
 
     path (Path): A file that `find_texts` found.
+    strict (bool): Bytes that are not UTF-8 are an error. Otherwise each is read as
+        U+FFFD: of the millions of lines that a language model is trained on, some may
+        be broken.
     YIELDS (List[str] or List[List[str]] or Doc): A document.
     RAISES (CorpusError): If the file is damaged.
     """
@@ -66,11 +69,15 @@ def read_documents(path: Path) -> Iterator[Any]:
         if kind == ".spacy":
             yield from _read_docbin(path)
             return
-        with _open(path) as file:
-            # Only "\n" ends a line: JSON strings may hold the other line separators.
-            lines = io.TextIOWrapper(
-                file, encoding="utf8", errors="replace", newline="\n"
-            )
+        errors = "surrogateescape" if strict else "replace"
+        # Only "\n" ends a line: JSON strings may hold the other line separators.
+        with (
+            _open(path) as file,
+            io.TextIOWrapper(
+                file, encoding="utf8", errors=errors, newline="\n"
+            ) as opened,
+        ):
+            lines = _refuse_escapes(path, opened) if strict else opened
             yield from (
                 _read_jsonl(path, lines) if kind == ".jsonl" else _read_txt(lines)
             )
@@ -80,7 +87,23 @@ def read_documents(path: Path) -> Iterator[Any]:
         raise _unusable(path, f"is not readable as {kind} ({e})") from None
 
 
-def _read_txt(lines: IO[str]) -> Iterator[List[str]]:
+def _refuse_escapes(path: Path, lines: Iterable[str]) -> Iterator[str]:
+    """The lines, unless one has a byte that "surrogateescape" let through."""
+    for number, line in enumerate(lines, 1):
+        try:
+            line.encode("utf8")
+        except UnicodeEncodeError as e:
+            byte = ord(line[e.start]) - 0xDC00
+            problem = (
+                f"line {number} is not UTF-8 (byte 0x{byte:02x} at character "
+                f"{e.start + 1}). Convert the file, for instance by 'iconv -f latin1 "
+                "-t utf8'"
+            )
+            raise _unusable(path, problem) from None
+        yield line
+
+
+def _read_txt(lines: Iterable[str]) -> Iterator[List[str]]:
     paragraphs: List[str] = []
     for line in lines:
         line = line.strip()
@@ -93,7 +116,7 @@ def _read_txt(lines: IO[str]) -> Iterator[List[str]]:
         yield paragraphs
 
 
-def _read_jsonl(path: Path, lines: IO[str]) -> Iterator[List[Any]]:
+def _read_jsonl(path: Path, lines: Iterable[str]) -> Iterator[List[Any]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -1,4 +1,3 @@
-import hashlib
 import shutil
 import time
 from pathlib import Path
@@ -7,10 +6,14 @@ from typing import Dict, List, Optional
 import requests
 import srsly
 from tqdm import tqdm
+from wasabi import msg
 
 from ..errors import DownloadError, Errors, WeightsError
-from .addresses import MODELS, File, find_published
+from .addresses import MODELS, File, Published, find_published
 from .cache import cached_path
+from .digest import sha256
+from .lock import hold
+from .record import find_change, write_record
 
 # Of a part that breaks off, what does not fill this is lost.
 CHUNK_BYTES = 1 << 14
@@ -24,13 +27,15 @@ PAUSE = 1.0
 def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
     """Fetch a published model into the cache folder, where `weights = name` finds it
     from then on. An interrupted download goes on where it stopped, now or when it is
-    asked for again.
+    asked for again; one that another process is at is waited for. A model that is
+    there is compared with what came.
 
     name (str): See `addresses`.
     force (bool): Fetch it again though it is there.
     silent (bool): No progress bar.
     RETURNS (Path): Where it is: a folder or a .zip.
-    RAISES (DownloadError): If there is no such model, or if it cannot be fetched.
+    RAISES (DownloadError): If there is no such model, if it cannot be fetched, or if
+        what is there has changed since.
     RAISES (WeightsError): If what came is no model.
     """
     model = find_published(name)
@@ -39,19 +44,35 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
         raise DownloadError(Errors.E100.format(name=name, names=names))
     target = cached_path(name, model)
     if target.exists() and not force:
+        problem = find_change(target)
+        if problem is not None:
+            error = Errors.E106.format(path=target, problem=problem, name=name)
+            raise DownloadError(error)
         return target
     making = target.with_name(f".{target.name}.download")
+
+    def busy() -> None:
+        if not silent:
+            msg.info(f"Another process is downloading {name}: waiting for it.")
+
     try:
-        making.mkdir(parents=True, exist_ok=True)
-        for file in model.files:
-            fetch(model.hosts, file, making, silent=silent)
-        _check(making, target)
-        _move(making, target)
+        with hold(target.with_name(f".{target.name}.lock"), busy):
+            # It may have come while this one waited.
+            if force or not target.exists():
+                _make(model, making, target, silent)
     except WeightsError:
         raise  # some are OSErrors
     except OSError as e:
         raise DownloadError(Errors.E105.format(path=making, reason=e)) from None
     return target
+
+
+def _make(model: Published, making: Path, target: Path, silent: bool) -> None:
+    making.mkdir(parents=True, exist_ok=True)
+    for file in model.files:
+        fetch(model.hosts, file, making, silent=silent)
+    _check(making, target)
+    _move(model, making, target)
 
 
 def fetch(hosts: List[str], file: File, folder: Path, *, silent: bool = False) -> Path:
@@ -164,13 +185,9 @@ def _forget(part: Path) -> None:
 def _check_digest(target: Path, file: File, url: str) -> None:
     if file.sha256 is None:
         return
-    digest = hashlib.sha256()
-    with target.open("rb") as opened:
-        while chunk := opened.read(CHUNK_BYTES):
-            digest.update(chunk)
-    if digest.hexdigest() != file.sha256:
+    found = sha256(target)
+    if found != file.sha256:
         target.unlink()
-        found = digest.hexdigest()
         raise DownloadError(
             Errors.E102.format(url=url, found=found, wanted=file.sha256)
         )
@@ -190,11 +207,15 @@ def _check(making: Path, target: Path) -> None:
         raise
 
 
-def _move(making: Path, target: Path) -> None:
+def _move(model: Published, making: Path, target: Path) -> None:
+    """Put it where it is found, with its digests."""
     if target.suffix == ".zip":
+        write_record(target, {target.name: sha256(making / target.name)})
         (making / target.name).replace(target)
         shutil.rmtree(making)
         return
+    names = [Path(file.path).name for file in model.files]
+    write_record(making, {name: sha256(making / name) for name in names})
     if target.exists():
         shutil.rmtree(target)
     making.rename(target)

@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+from spacy_elmo.weights.record import write_record
+
 
 @pytest.fixture
 def model(tiny_weights, tmp_path):
@@ -39,13 +41,36 @@ def test_info_of_a_zip_is_that_of_its_contents(model, elmo, tmp_path):
     assert both[0]["options"] == both[1]["options"]
 
 
-@pytest.mark.parametrize("damage", ["missing", "truncated", "meta"])
+def test_info_of_a_pipeline_is_that_of_its_bilm(elmo, nlp, tmp_path):
+    nlp.to_disk(tmp_path / "pipeline")
+    found = json.loads(elmo("info", tmp_path / "pipeline", "--json").output)
+    assert found["path"] == str(tmp_path / "pipeline" / "elmo")
+    assert found["width"] == 12
+    shutil.copytree(tmp_path / "pipeline" / "elmo", tmp_path / "pipeline" / "other")
+    result = elmo("info", tmp_path / "pipeline")
+    assert result.exit_code == 1
+    assert "ELMO127" in result.text and "pipeline/other" in result.text
+
+
+def test_info_of_a_downloaded_model_has_the_digests_that_came(model, elmo):
+    assert json.loads(elmo("info", model, "--json").output)["downloaded"] is None
+    digests = {"options.json": "1" * 64, "weights.hdf5": "2" * 64}
+    write_record(model, digests)
+    found = json.loads(elmo("info", model, "--json").output)
+    assert found["downloaded"] == digests
+    table = elmo("info", model).output
+    assert f"SHA-256 as downloaded   {'2' * 64}" in table
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "meta", "record"])
 def test_bad_input_gets_a_message(model, elmo, damage):
     weights = model / "weights.hdf5"
     if damage == "missing":
         weights.unlink()
     elif damage == "truncated":
         weights.write_bytes(weights.read_bytes()[:2000])
+    elif damage == "record":
+        (model / "download.json").write_text("[]")
     else:
         (model / "meta.json").write_text("{")
     result = elmo("info", model)

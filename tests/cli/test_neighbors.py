@@ -61,6 +61,14 @@ def test_contexts_are_ranked_by_the_cosine_of_a_layer(layer, find, corpus, bilm_
         assert word == context["word"]
 
 
+def test_a_corpus_that_is_not_utf8_is_an_error(elmo, tiny_weights, tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes("a caf\xe9 play".encode("latin1"))
+    result = elmo("neighbors", path, QUERY, "--weights", tiny_weights)
+    assert result.exit_code == 1
+    assert "ELMO051" in result.text and "line 1 is not UTF-8" in result.text
+
+
 def test_the_same_word_in_its_contexts(find, corpus):
     contexts = find(corpus, QUERY, "--same-word")["contexts"]
     # "Play" too; neither the query's own sentence nor a repeated one

@@ -1,9 +1,15 @@
 """Against a server on localhost that breaks off, forgets and lies as real ones do."""
 
 import hashlib
+import json
 import shutil
+import signal
+import subprocess
+import sys
 import threading
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -15,6 +21,7 @@ from spacy_elmo.errors import DownloadError, MissingWeights, WeightsError
 from spacy_elmo.weights import addresses, download, resolve
 from spacy_elmo.weights.addresses import File, Published
 from spacy_elmo.weights.cache import cache_folder
+from spacy_elmo.weights.record import find_change, read_record
 
 
 @pytest.fixture
@@ -30,8 +37,9 @@ def server(tiny_weights, tmp_path):
         zipped.write(tiny_weights / "weights.hdf5", "model.hdf5")
     files["/7.zip"] = archive.read_bytes()
     state = SimpleNamespace(
-        files=files, requests=[], breaks=[], ranges=True, etag="one", lie=0
-    )
+        files=files, requests=[], breaks=[], ranges=True, etag="one", lie=0,
+        delay=0.0,
+    )  # fmt: skip
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -50,6 +58,7 @@ def server(tiny_weights, tmp_path):
             end = len(data)
             if state.breaks:
                 end = start + state.breaks.pop(0)
+            time.sleep(state.delay)
             self.wfile.write(data[start:end])
 
         def log_message(self, *args):
@@ -101,7 +110,8 @@ def test_a_downloaded_model_works_by_its_name(name, tiny_weights):
     nlp.add_pipe("elmo", config={"model": model})
     assert nlp("a play")[1]._.elmo.shape == (3, 12)
     # Nothing of the way is left, and nothing is fetched twice.
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    found = sorted(p.name for p in path.parent.iterdir())
+    assert found == [path.name, *[f"{path.name}.download.json"] * (name == "nlpl/7")]
 
 
 def test_what_is_here_is_not_fetched_again_unless_forced(server):
@@ -180,6 +190,77 @@ def test_a_wrong_digest_is_an_error_and_a_right_one_is_none(
                 get()
         else:
             assert get().exists()
+
+
+@pytest.mark.parametrize("name", ["allennlp/m", "nlpl/7"])
+def test_two_downloads_at_once_are_one(server, tiny_weights, name):
+    server.delay = 0.3
+    with ThreadPoolExecutor(2) as pool:
+        paths = list(pool.map(lambda _: get(name), range(2)))
+    assert paths[0] == paths[1]
+    assert_is_the_model(paths[0], tiny_weights)
+    urls = [url for url, _ in server.requests]
+    assert len(urls) == len(set(urls))
+
+
+def test_who_waits_for_another_download_is_told_so(server, capsys):
+    server.delay = 0.3
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: download.download("allennlp/m"), range(2)))
+    assert "Another process is downloading allennlp/m" in capsys.readouterr().out
+
+
+def test_the_lock_of_a_killed_download_holds_up_nobody(tiny_weights):
+    lock = cache_folder() / "allennlp" / ".m.lock"
+    code = (
+        "import time; from pathlib import Path; from spacy_elmo.weights.lock import "
+        "hold\nwith hold(Path({!r}), print): print('held', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code.format(str(lock))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        process.send_signal(signal.SIGKILL)
+    assert lock.is_file()
+    assert_is_the_model(get(), tiny_weights)
+
+
+@pytest.mark.parametrize("name", ["allennlp/m", "nlpl/7"])
+def test_a_damaged_model_is_noticed_and_fetched_again_by_force(name, tiny_weights):
+    path = get(name)
+    file = path / "elmo_m_weights.hdf5" if path.is_dir() else path
+    data = bytearray(file.read_bytes())
+    wanted = hashlib.sha256(data).hexdigest()
+    assert find_change(path) is None
+    assert read_record(path)[file.name] == wanted
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(DownloadError, match=f"ELMO106.*{wanted}.*{name} --force"):
+        get(name)
+    get(name, force=True)
+    assert_is_the_model(get(name), tiny_weights)
+
+
+def test_a_model_without_a_file_or_with_a_bad_record_is_damaged():
+    path = get()
+    (path / "elmo_m_options.json").unlink()
+    with pytest.raises(DownloadError, match="ELMO106.*options.json is missing"):
+        get()
+    (path / "download.json").write_text("[")
+    with pytest.raises(DownloadError, match="ELMO106.*not valid JSON"):
+        get()
+
+
+def test_a_model_without_a_record_is_not_compared():
+    path = get()
+    (path / "download.json").unlink()
+    assert get() == path and read_record(path) == {}
+
+
+def test_the_digests_that_came_are_known_of_a_file_too():
+    path = get()
+    record = json.loads((path / "download.json").read_text())
+    assert read_record(path / "elmo_m_weights.hdf5") == record["sha256"]
+    assert sorted(record["sha256"]) == ["elmo_m_options.json", "elmo_m_weights.hdf5"]
 
 
 def test_what_is_no_model_is_not_kept(server, tmp_path):
