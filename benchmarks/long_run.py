@@ -11,7 +11,6 @@ import argparse
 import itertools
 import json
 import resource
-import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -57,7 +56,7 @@ def measure_pipe(
     strings of the vocabulary with them (`nlp.memory_zone`).
     """
     records = []
-    done, start, lines = 0, time.perf_counter(), texts(path)
+    done, lines = 0, texts(path)
     while done < n_words:
         with nlp.memory_zone():
             wanted = min(done + every, n_words)
@@ -65,8 +64,7 @@ def measure_pipe(
                 done += len(doc)
                 if done >= wanted:
                     break
-        seconds = time.perf_counter() - start
-        records.append({"words": done, "rss_mb": rss_mb(), "seconds": seconds})
+        records.append({"words": done, "rss_mb": rss_mb()})
         print(json.dumps(records[-1]), flush=True)
     return records
 
@@ -74,11 +72,10 @@ def measure_pipe(
 def measure_doc(nlp: Language, path: Optional[Path], n_words: int) -> Dict[str, Any]:
     words = itertools.chain.from_iterable(map(str.split, texts(path)))
     doc = Doc(nlp.vocab, words=list(itertools.islice(words, n_words)))
-    before, start = rss_mb(), time.perf_counter()
+    before = rss_mb()
     nlp(doc)
     return {
         "words": len(doc),
-        "seconds": time.perf_counter() - start,
         "array_mb": doc._.elmo.nbytes / 2**20,
         "rss_before_mb": before,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -110,16 +107,12 @@ def render(results: Dict[str, Any]) -> str:
     lines = [
         f"`nlp.pipe` with {results['weights']} on {results['machine']}.",
         "",
-        "| words | memory of the process, MB | words/s so far |",
-        "|---|---|---|",
-        *(
-            f"| {n:,} | {r['rss_mb']:,.0f} | {n / r['seconds']:,.0f} |"
-            for r in results["pipe"]
-            for n in [r["words"]]
-        ),
+        "| words | memory of the process, MB |",
+        "|---|---|",
+        *(f"| {r['words']:,} | {r['rss_mb']:,.0f} |" for r in results["pipe"]),
         "",
-        f"One Doc of {doc['words']:,} words: {doc['seconds']:.1f} s; the process grew "
-        f"from {doc['rss_before_mb']:,.0f} MB to {doc['peak_mb']:,.0f} MB at most, "
+        f"One Doc of {doc['words']:,} words: the process grew from "
+        f" {doc['rss_before_mb']:,.0f} MB to {doc['peak_mb']:,.0f} MB at most, "
         f"{doc['array_mb']:,.0f} MB of which are the array of the layers.",
         "",
     ]
