@@ -112,7 +112,7 @@ def render(results: Dict[str, Any]) -> str:
         *(f"| {r['words']:,} | {r['rss_mb']:,.0f} |" for r in results["pipe"]),
         "",
         f"One Doc of {doc['words']:,} words: the process grew from "
-        f" {doc['rss_before_mb']:,.0f} MB to {doc['peak_mb']:,.0f} MB at most, "
+        f"{doc['rss_before_mb']:,.0f} MB to {doc['peak_mb']:,.0f} MB at most, "
         f"{doc['array_mb']:,.0f} MB of which are the array of the layers.",
         "",
     ]
