@@ -59,11 +59,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     if not args.no_compile:
-        # A variant of each function for each width and precision.
-        torch._dynamo.config.recompile_limit = 64
-        compile_split()
-        compile_cells()
-        compile_softmax()
+        compile_all()
     results = {
         "machine": machine(args.threads),
         "compiled": not args.no_compile,
@@ -74,6 +70,14 @@ def main() -> None:
         (args.output / "pretrain.json").write_text(json.dumps(results, indent=2) + "\n")
         (args.output / "pretrain.md").write_text(table)
     print(table)
+
+
+def compile_all() -> None:
+    # A variant of each function for each width and precision.
+    torch._dynamo.config.recompile_limit = 64
+    compile_split()
+    compile_cells()
+    compile_softmax()
 
 
 def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:
