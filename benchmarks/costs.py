@@ -35,6 +35,7 @@ from spacy_elmo.bilm import BiLM
 ROOT = Path(__file__).resolve().parent.parent
 TURNS = 5
 N_STEPS = 12  # of one sentence of ten words
+GROWTH_WORDS = {"original": 2000, "small": 10000}
 EPOCH_WORDS = {"original": 4000, "small": 12000}
 
 
@@ -59,11 +60,11 @@ def main() -> None:
 
 
 def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]:
-    dim, projection, n_highway, n_words = GEOMETRIES[name]
+    dim, projection, n_highway, _ = GEOMETRIES[name]
     random_bilm(dim, projection, n_highway).save(folder)
     bilm = BiLM.from_path(folder)
     return {
-        "growth": growth(bilm, args.text, n_words, args.threads),
+        "growth": growth(bilm, args.text, GROWTH_WORDS[name], args.threads),
         "memory": memory_layouts(bilm),
         "latency": latency(folder, bilm),
         "disk": load_and_save(folder),

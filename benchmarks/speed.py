@@ -36,7 +36,7 @@ from spacy_elmo.layers.cache import WordCache
 ROOT = Path(__file__).resolve().parent.parent
 FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
 # dim, projection, highways; words of the text that a turn runs
-GEOMETRIES = {"original": (4096, 512, 2, 4000), "small": (1024, 128, 1, 10000)}
+GEOMETRIES = {"original": (4096, 512, 2, 10000), "small": (1024, 128, 1, 10000)}
 BEST_BATCHES = (32, 64, 128)
 TOLERANCE = 1e-5
 
