@@ -30,10 +30,10 @@ def describe_pipeline(nlp: "Language", elmo: "ELMo", mix: Any) -> Dict[str, Any]
         words and sentences for them, and of the mix.
     """
     from ..layers.bilm import get_shim
-    from ..pipeline.embedding import fingerprint
+    from ..layers.sentence_cache import digest
 
     return {
-        "weights": fingerprint(get_shim(elmo.model).bilm),
+        "weights": digest(get_shim(elmo.model).bilm),
         "pipeline": _digest(*_describe_text(nlp, elmo), *_describe_run(elmo)),
         "mix": None if mix is None else _digest(*_describe_mix(mix)),
     }

@@ -2,7 +2,6 @@
 that are written stay, and the next run does the others.
 """
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -132,14 +131,6 @@ def make_choice(layers: str, mix: Any = None) -> Choose:
     if layers == "mean":
         return lambda X: X.mean(axis=1)
     return lambda X: np.asarray(mix.ops.to_numpy(mix.predict([mix.ops.asarray(X)])[0]))
-
-
-def fingerprint(bilm: Any) -> str:
-    """Names the weights that made the parts."""
-    found = hashlib.sha256()
-    for param in bilm.parameters():
-        found.update(np.ascontiguousarray(param.detach().cpu().numpy()).data)
-    return found.hexdigest()[:16]
 
 
 def _write_index(h5: Any, index: Dict[str, str]) -> None:
