@@ -61,18 +61,18 @@ class LSTMLayer(nn.Module):
         block = self.weight.new_empty(1 + n_rows, n + PADDING)
         self.weight = nn.Parameter(block[1:, :n])
 
-    def input_weight(self) -> Tensor:
-        """[bias; W of the inputs], shape (1 + projection, 4 * dim): with a 1 before
-        each input, the bias comes with the product. The forget gate has its +1.
+    def joined_weight(self) -> Tensor:
+        """[bias; W], shape (1 + 2 * projection, 4 * dim): with a 1 before each input,
+        the bias comes with the product. The forget gate has its +1.
         """
         weight, bias = self.weight.detach(), self.gate_bias()
-        n, n_gates = self.options.projection_dim, weight.shape[1]
         stride = weight.stride(0)
         if weight.storage_offset() < stride:
-            return torch.cat([bias[None], weight[:n]])
+            return torch.cat([bias[None], weight])
         # The row before the weight is free: see `pad_rows`.
+        n_rows, n_gates = weight.shape
         start = weight.storage_offset() - stride
-        block = weight.as_strided((1 + n, n_gates), (stride, 1), start)
+        block = weight.as_strided((1 + n_rows, n_gates), (stride, 1), start)
         block[0] = bias
         return block
 
@@ -151,10 +151,9 @@ class LSTMLayer(nn.Module):
         h, c = state.h.clone(), state.c.clone()
         clips = self.options.cell_clip, self.options.proj_clip
         if self.low_precision is None:
-            w_recurrent = self.weight[x.shape[1] :]
             y = predict_float32(
-                x, h, c, self.input_weight(), w_recurrent, self.projection,
-                batch_sizes, reverse, *clips,
+                x, h, c, self.joined_weight(), self.projection, batch_sizes, reverse,
+                *clips,
             )  # fmt: skip
         else:
             weight, projection = self.low_precision

@@ -8,44 +8,61 @@ from torch.nn import functional as F
 
 from .packing import packed_steps
 
-# In float32, the input products of a chunk of time steps are one matrix product into
-# a buffer of about this size: more than 32 MB would be new memory at each call.
-CHUNK_BYTES = 24 << 20
+# In float32, a step of so many rows is one product of its inputs and its state. Where
+# there are fewer, reading the weights takes longer than the product: there the inputs
+# of a chunk of steps, of about so many tokens, share one.
+ROWS_ALONE = 128
+CHUNK_TOKENS = 384
 # In bfloat16, rows are rounded up to a multiple of this: oneDNN compiles a kernel for
 # each new shape, which takes longer than the product itself.
 ROWS = 16
 
 
 def predict_float32(
-    x: Tensor, h: Tensor, c: Tensor, w_input: Tensor, w_recurrent: Tensor,
-    projection: Optional[Tensor], batch_sizes: Sequence[int], reverse: bool,
-    cell_clip: Optional[float], proj_clip: Optional[float],
+    x: Tensor, h: Tensor, c: Tensor, weight: Tensor, projection: Optional[Tensor],
+    batch_sizes: Sequence[int], reverse: bool, cell_clip: Optional[float],
+    proj_clip: Optional[float],
 ) -> Tensor:  # fmt: skip
     """Run one layer over packed sequences. Shapes as in LSTMLayer.
 
     h, c (Floats2d): The state, changed in place.
-    w_input (Floats2d): See LSTMLayer.input_weight.
+    weight (Floats2d): See LSTMLayer.joined_weight.
     RETURNS (Floats2d): Outputs, packed as x.
     """
-    n_gates = w_input.shape[1]
-    x1 = F.pad(x, (1, 0), value=1.0)  # (n_tokens, 1 + projection)
-    y = x.new_empty(x.shape[0], h.shape[1])
-    chunks = time_chunks(batch_sizes, reverse, CHUNK_BYTES // (4 * n_gates))
+    n_gates, n_inputs = weight.shape[1], 1 + x.shape[1]
+    w_input, w_state, w_gates = weight[:n_inputs], weight[n_inputs:], _by_gate(weight)
+    chunks = time_chunks(batch_sizes, reverse, CHUNK_TOKENS)
     size = max((hi - lo for lo, hi, _ in chunks), default=0)
-    buffer = x.new_empty(size, n_gates)
+    buffer = x.new_empty(size * n_gates)
+    xh = x.new_ones(len(h), len(weight))  # rows [1; x_t; h_{t-1}]
+    h_last = xh[:, n_inputs:]
+    h_last.copy_(h)
+    y = x.new_empty(x.shape[0], h.shape[1])
     for start, end, steps in chunks:
-        gates = torch.mm(x1[start:end], w_input, out=buffer[: end - start])
+        if len(steps) > 1:
+            x1 = F.pad(x[start:end], (1, 0), value=1.0)
+            inputs = torch.mm(x1, w_input, out=_rows(buffer, end - start, n_gates))
         for lo, hi in steps:
             n = hi - lo
-            g = gates[lo - start : hi - start].addmm_(h[:n], w_recurrent)
-            m = _cell(g, c[:n], cell_clip)
-            if projection is None:
-                h[:n] = m
+            if len(steps) > 1:
+                g = inputs[lo - start : hi - start].addmm_(h_last[:n], w_state)
+                gates = _by_gate(g)
             else:
-                torch.mm(m, projection, out=h[:n])
+                xh[:n, 1:n_inputs] = x[lo:hi]
+                # A product a gate: threads share them out, and what a gate's
+                # pointwise operations read lies in one piece.
+                gates = _rows(buffer, n, n_gates).view(4, n, -1)
+                torch.bmm(xh[:n].expand(4, -1, -1), w_gates, out=gates)
+            m = _cell(gates, c[:n], cell_clip)
+            y_t = y[lo:hi]
+            if projection is None:
+                y_t.copy_(m)
+            else:
+                torch.mm(m, projection, out=y_t)
                 if proj_clip is not None:
-                    h[:n].clamp_(-proj_clip, proj_clip)
-            y[lo:hi] = h[:n]
+                    y_t.clamp_(-proj_clip, proj_clip)
+            h_last[:n] = y_t
+    h.copy_(h_last)
     return y
 
 
@@ -60,16 +77,18 @@ def predict_bfloat16(
     width, n_gates = x.shape[1], weight.shape[1]
     n_rows = _rounded(max(batch_sizes, default=0))
     xh = weight.new_zeros(n_rows, width + h.shape[1])
-    gates = x.new_empty(n_rows, n_gates)
+    buffer = x.new_empty(n_rows * n_gates)
     m_low = weight.new_zeros(n_rows, n_gates // 4)
     low = x.to(weight.dtype)
+    bias = bias.view(4, 1, -1)
     y = x.new_empty(x.shape[0], h.shape[1])
     for _, lo, hi in packed_steps(batch_sizes, reverse):
         n, rows = hi - lo, _rounded(hi - lo)
         xh[:n, :width] = low[lo:hi]
         xh[:n, width:] = h[:n]
-        g = gates[:n].copy_((xh[:rows] @ weight)[:n]).add_(bias)
-        m = _cell(g, c[:n], cell_clip)
+        gates = _rows(buffer, n, n_gates).view(4, n, -1)
+        gates.copy_(_by_gate((xh[:rows] @ weight)[:n])).add_(bias)
+        m = _cell(gates, c[:n], cell_clip)
         if projection is None:
             h[:n] = m
         else:
@@ -81,15 +100,24 @@ def predict_bfloat16(
     return y
 
 
-def _cell(g: Tensor, c: Tensor, clip: Optional[float]) -> Tensor:
-    """The pointwise part of one step, which overwrites the gates g (n, 4 * dim) and
-    the cells c (n, dim).
+def _by_gate(g: Tensor) -> Tensor:
+    """Columns of the four gates side by side, (n, 4 * dim), as (4, n, dim)."""
+    gates: Tensor = g.unflatten(1, (4, -1))
+    return gates.transpose(0, 1)
+
+
+def _rows(buffer: Tensor, n: int, width: int) -> Tensor:
+    return buffer[: n * width].view(n, width)
+
+
+def _cell(gates: Tensor, c: Tensor, clip: Optional[float]) -> Tensor:
+    """The pointwise part of one step, which overwrites the gates (4, n, dim) and the
+    cells c (n, dim).
 
     RETURNS (Floats2d): sigmoid(o) tanh(c_t), shape (n, dim).
     """
-    H = c.shape[1]
-    g[:, : 3 * H].sigmoid_()
-    i, f, o, j = g.split(H, dim=1)
+    gates[:3].sigmoid_()
+    i, f, o, j = gates
     c.mul_(f).addcmul_(i, j.tanh_())
     if clip is not None:
         c.clamp_(-clip, clip)
@@ -109,14 +137,17 @@ class Chunk(NamedTuple):
 def time_chunks(
     batch_sizes: Sequence[int], reverse: bool, max_tokens: int
 ) -> List[Chunk]:
-    """Cut time into chunks of at most `max_tokens` tokens, or of one step."""
+    """Cut time into steps of at least ROWS_ALONE rows, and between them into chunks of
+    at most `max_tokens` tokens, or of one step.
+    """
     chunks: List[List[Tuple[int, int]]] = []
     n_tokens = max_tokens
     for _, lo, hi in packed_steps(batch_sizes, reverse):
-        n_tokens += hi - lo
-        if n_tokens > max_tokens:
+        n = hi - lo
+        n_tokens += n
+        if n_tokens > max_tokens or n >= ROWS_ALONE:
             chunks.append([])
-            n_tokens = hi - lo
+            n_tokens = n if n < ROWS_ALONE else max_tokens
         chunks[-1].append((lo, hi))
     return [
         Chunk(min(lo for lo, _ in steps), max(hi for _, hi in steps), steps)

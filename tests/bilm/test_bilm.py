@@ -75,17 +75,19 @@ def random_batches(n_batches, n_rows, seed=0):
         yield [[str(w) for w in rng.choice(words, n)] for n in lengths]
 
 
+# Time steps of many rows and of few are computed in different ways
+@pytest.mark.parametrize("n_copies", [1, 40])
 @EACH_CASE
 def test_every_layer_matches_the_reference(
-    changes, make_options, assert_close, tmp_path
+    changes, n_copies, make_options, assert_close, tmp_path
 ):
     options = make_options(**changes)
     arrays = random_weights(options, seed=1)
     bilm = BiLM.from_path(write_weights(tmp_path, options, arrays))
-    layers, _ = bilm.encode(SENTENCES)
+    layers, _ = bilm.encode(SENTENCES * n_copies)
     wanted, _ = reference_encode(options, arrays, SENTENCES)
-    assert len(layers) == len(SENTENCES)
-    for found, expected in zip(layers, wanted, strict=True):
+    assert len(layers) == n_copies * len(SENTENCES)
+    for found, expected in zip(layers, wanted * n_copies, strict=True):
         assert isinstance(found, np.ndarray)
         assert found.dtype == np.float32
         assert_close(found, expected)
