@@ -2,7 +2,7 @@
 
 import statistics
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import matplotlib
 
@@ -15,21 +15,41 @@ Runs = Dict[str, Dict[str, Any]]
 
 def bars(plan: Plan, runs: Runs, path: Path) -> None:
     """Tasks by arms, with the deviation over the seeds."""
-    tasks, arms = list(plan["tasks"]), list(plan["arms"])
-    fig, ax = plt.subplots(figsize=(2 + 0.9 * len(tasks), 4), layout="constrained")
-    width = 0.8 / len(arms)
-    for a, arm in enumerate(arms):
-        found = [
-            [run["score"] for key, run in runs.items() if key.startswith(f"{t}/{arm}/")]
-            for t in tasks
-        ]
-        means = [100 * statistics.mean(x) if x else 0 for x in found]
-        errors = [100 * statistics.stdev(x) if len(x) > 1 else 0 for x in found]
-        places = [i + a * width for i in range(len(tasks))]
+    found = {
+        arm: {
+            task: mean_and_deviation(
+                [run["score"] for key, run in runs.items()
+                 if key.startswith(f"{task}/{arm}/")]
+            )
+            for task in plan["tasks"]
+        }
+        for arm in plan["arms"]
+    }  # fmt: skip
+    grouped_bars(plan["title"], found, path)
+
+
+def mean_and_deviation(scores: List[float]) -> Tuple[float, float]:
+    mean = statistics.mean(scores) if scores else 0.0
+    return mean, statistics.stdev(scores) if len(scores) > 1 else 0.0
+
+
+def grouped_bars(
+    title: str, found: Dict[str, Dict[str, Tuple[float, float]]], path: Path
+) -> None:
+    """A bar for each found[arm][group], a mean and its deviation, in percent."""
+    groups = list(next(iter(found.values())))
+    n_bars = len(groups) * len(found)
+    fig, ax = plt.subplots(figsize=(4.5 + 0.25 * n_bars, 4), layout="constrained")
+    width = 0.8 / len(found)
+    for a, (arm, scores) in enumerate(found.items()):
+        means, errors = ([100 * x for x in part] for part in zip(*scores.values()))
+        places = [i + a * width for i in range(len(groups))]
         ax.bar(places, means, width, yerr=errors, label=arm, capsize=2)
-    ax.set_xticks([i + 0.4 - width / 2 for i in range(len(tasks))], tasks, rotation=30)
-    ax.set(ylabel="dev score", title=plan["title"])
-    ax.legend(ncols=2)
+    ax.set_xticks([i + 0.4 - width / 2 for i in range(len(groups))], groups,
+                  rotation=30)  # fmt: skip
+    ax.set(ylabel="dev score, %", title=title)
+    if len(found) > 1:
+        fig.legend(loc="outside right upper")
     fig.savefig(path, dpi=110)
     plt.close(fig)
 

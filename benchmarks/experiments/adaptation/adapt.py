@@ -15,10 +15,11 @@ from spacy.tokens import DocBin
 from spacy.vocab import Vocab
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
 from data import convert  # noqa: E402
 from machine import machine  # noqa: E402
+from plots import grouped_bars, mean_and_deviation  # noqa: E402
 from run import main as run_experiment  # noqa: E402
 from run import scores_of  # noqa: E402
 
@@ -33,7 +34,7 @@ def main(
     weights: str = "en_elmo_sm",
     work: Path = HERE.parent / "work",
 ) -> None:
-    """Write results.md and results.json."""
+    """Write results.md, results.json and results.png."""
     rows: Dict[str, Any] = {}
     for task, name in TASKS.items():
         texts = [
@@ -61,6 +62,12 @@ def main(
     srsly.write_json(HERE / "results.json", results)
     table = render(results)
     (HERE / "results.md").write_text(table, encoding="utf8")
+    found = {
+        when: {t: mean_and_deviation(row["score"][when]) for t, row in rows.items()}
+        for when in ("before", "after")
+    }
+    title = "Tasks before and after the adaptation"
+    grouped_bars(title, found, HERE / "results.png")
     print(table)
 
 

@@ -10,6 +10,7 @@ Nothing is drawn at random. The deviation is that of resampled documents.
 """
 
 import json
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, NamedTuple, Tuple
@@ -21,6 +22,10 @@ from spacy_elmo.bilm import BiLM
 from spacy_elmo.weights import resolve
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from plots import grouped_bars  # noqa: E402
+
 BATCH = 512
 RESAMPLES = 1000
 
@@ -44,7 +49,7 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder of the evaluation sets")],
     weights: str = "en_elmo_sm",
 ) -> None:
-    """Write senses.json and senses.md."""
+    """Write senses.json, senses.md and senses.png."""
     bilm = BiLM.from_path(resolve(weights))
     train = list(read(data / "wsd" / "semcor_train.tsv"))
     dev = list(read(data / "wsd" / "semcor_dev.tsv"))
@@ -58,7 +63,7 @@ def main(
         for layer in range(len(vectors)):
             found = nearest(vectors[layer], candidates, layer)
             hits[f"layer {layer}"].append((sense.document, found == sense.sense))
-    results = {
+    results: Dict[str, Any] = {
         "train": sum(len(senses) for _, senses in train),
         "dev": len(hits["most frequent sense"]),
         "unknown lemmas": sum(
@@ -67,6 +72,12 @@ def main(
         "accuracy": {arm: resampled(found) for arm, found in hits.items()},
     }
     (HERE / "senses.json").write_text(json.dumps(results, indent=1) + "\n")
+    accuracy = {
+        arm: (found["mean"], found["deviation"])
+        for arm, found in results["accuracy"].items()
+    }
+    title = "Senses by nearest neighbour"
+    grouped_bars(title, {"accuracy": accuracy}, HERE / "senses.png")
     table = render(results)
     (HERE / "senses.md").write_text(table, encoding="utf8")
     print(table)

@@ -1,4 +1,4 @@
-"""s and gamma of every task that has been run, as a table and a heat map (Figure 2)."""
+"""s and gamma of every task that has been run, as tables and a heat map (Figure 2)."""
 
 import statistics
 from collections import defaultdict
@@ -32,6 +32,10 @@ def main() -> None:
         "",
     ]  # fmt: skip
     (HERE / "results.md").write_text("\n".join(lines), encoding="utf8")
+    srsly.write_json(
+        HERE / "results.json",
+        {name: {"s": row[:-1], "gamma": row[-1]} for name, row in means.items()},
+    )
     plot({name: row[:-1] for name, row in means.items()}, HERE / "results.png")
     print("\n".join(lines))
 

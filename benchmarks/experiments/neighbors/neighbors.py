@@ -2,8 +2,8 @@
 
     python neighbors.py 'lm/openstax.txt.xz' en_elmo_sm 1500000
 
-results.html shows the sentences; results.md has three words of each, for the sentences
-belong to others.
+results.html shows the sentences; results.md and results.json have three words of each,
+for the sentences belong to others.
 """
 
 import json
@@ -33,11 +33,20 @@ def main() -> None:
         "nearest contexts by the top layer.", "",
         "| query | nearest words | nearest contexts |", "|---|---|---|",
     ]  # fmt: skip
-    for found in json.loads(done.stdout):
-        words = ", ".join(word["word"] for word in found["words"])
-        contexts = " · ".join(map(around, found["contexts"]))
-        lines.append(f"| {around(found['query'], 4)} | {words} | {contexts} |")
+    results = [
+        {
+            "query": around(found["query"], 4),
+            "words": [word["word"] for word in found["words"]],
+            "contexts": list(map(around, found["contexts"])),
+        }
+        for found in json.loads(done.stdout)
+    ]
+    for row in results:
+        words, contexts = ", ".join(row["words"]), " · ".join(row["contexts"])
+        lines.append(f"| {row['query']} | {words} | {contexts} |")
     table = "\n".join([*lines, ""])
+    text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
+    (HERE / "results.json").write_text(text, encoding="utf8")
     (HERE / "results.md").write_text(table, encoding="utf8")
     print(table)
 
