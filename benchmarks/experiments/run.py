@@ -267,7 +267,9 @@ def render(plan: Dict[str, Any], results: Dict[str, Any]) -> str:
                 cells.append(cell(scores))
             size = f" ({limit:,} Docs)" if limit else ""
             lines.append(f"| {settings['name']}{size} | {' | '.join(cells)} |")
-    lines += ["", *costs(plan, runs), "", f"Machine: {results['machine']}.", ""]
+    if plan.get("costs"):
+        lines += ["", *costs(plan, runs)]
+    lines += ["", f"Machine: {results['machine']}.", ""]
     return "\n".join(lines)
 
 
