@@ -15,8 +15,11 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any, Dict, List
 
 import spacy
@@ -40,6 +43,8 @@ Run = Dict[str, Any]
 # Of an update
 WORDS = 1000
 
+CONVERTING = Lock()
+
 # `python -m spacy`, which prints how much memory it has had (Linux).
 SPACY = """
 import atexit, runpy
@@ -54,6 +59,7 @@ def main(
     weights: str = "en_elmo_sm",
     work: Path = HERE / "work",
     fresh: bool = False,
+    jobs: Annotated[int, typer.Option(help="Runs at a time, which share cores")] = 2,
 ) -> None:
     """Run what has no result yet, and write the tables."""
     # Components that the configs name.
@@ -62,13 +68,20 @@ def main(
     plan = srsly.read_yaml(experiment)
     folder = experiment.parent
     path = folder / "results.json"
-    for key, run in runs_of(plan).items():
-        results = read(path)
-        if key in results["runs"] and not fresh:
-            continue
-        results["runs"][key] = train_once(run, data, weights, work)
-        results["machine"] = machine()
-        write_json(path, results)
+    runs = runs_of(plan)
+    done = {} if fresh else read(path)["runs"]
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = {
+            pool.submit(train_once, run, data, weights, work, jobs): key
+            for key, run in runs.items()
+            if key not in done
+        }
+        for future in as_completed(waiting):
+            if future.exception():
+                pool.shutdown(cancel_futures=True)
+            done[waiting[future]] = future.result()
+            in_order = {key: done[key] for key in runs if key in done}
+            write_json(path, {"machine": machine(), "runs": in_order})
     results = read(path)
     table = render(plan, results)
     (folder / "results.md").write_text(table, encoding="utf8")
@@ -158,7 +171,7 @@ def nodes(config: Any, architecture: str) -> List[Any]:
     return mine + [n for v in config.values() for n in nodes(v, architecture)]
 
 
-def train_once(run: Run, data: Path, weights: str, work: Path) -> Run:
+def train_once(run: Run, data: Path, weights: str, work: Path, jobs: int) -> Run:
     """Experiments share the runs that they have in common."""
     if "weights" in run:
         weights = str(work / run["weights"])
@@ -168,7 +181,7 @@ def train_once(run: Run, data: Path, weights: str, work: Path) -> Run:
     path = work / "results" / f"{key}.json"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, train(run, data, weights, work))
+        write_json(path, train(run, data, weights, work, jobs))
     return dict(srsly.read_json(path))
 
 
@@ -177,16 +190,16 @@ def digest(weights: str) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def train(run: Run, data: Path, weights: str, work: Path) -> Run:
+def train(run: Run, data: Path, weights: str, work: Path, jobs: int) -> Run:
     info = Config().from_disk(HERE / "tasks" / f"{run['task']}.cfg")["experiment"]
-    train, dev = (
-        convert(data, info["data"], part, work / "corpus") for part in ("train", "dev")
-    )
+    with CONVERTING:
+        train, dev = (
+            convert(data, info["data"], part, work / "corpus")
+            for part in ("train", "dev")
+        )
     cache, made = work / "cache", work
-    # Two experiments may run at a time.
-    work = work / "runs" / str(os.getpid())
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    (work / "runs").mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=work / "runs"))
     config_path, log = work / "config.cfg", work / "log.jsonl"
     make_config(run).to_disk(config_path)
     output = work / "output"
@@ -202,10 +215,12 @@ def train(run: Run, data: Path, weights: str, work: Path) -> Run:
             command += [f"--initialize.{key}", str(made / run[key])]
     start = time.perf_counter()
     printed = work / "printed.txt"
+    threads = str(max(1, (os.cpu_count() or 1) // jobs))
     with printed.open("w") as file:
         done = subprocess.run(
-            command, check=False, stdout=file, stderr=subprocess.STDOUT
-        )
+            command, check=False, stdout=file, stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": threads},
+        )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{printed.read_text()}")
     seconds = time.perf_counter() - start
