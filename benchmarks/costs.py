@@ -34,7 +34,7 @@ from spacy_elmo.bilm import BiLM
 
 ROOT = Path(__file__).resolve().parent.parent
 TURNS = 5
-N_STEPS = 12  # of one sentence of ten words
+N_STEPS = 11  # of one sentence of ten words, with a boundary
 GROWTH_WORDS = {"original": 2000, "small": 10000}
 EPOCH_WORDS = {"original": 4000, "small": 12000}
 

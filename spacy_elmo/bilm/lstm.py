@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from .lstm_grad import lstm_train
-from .lstm_predict import predict_bfloat16, predict_float32
+from .lstm_predict import Moves, predict_bfloat16, predict_float32
 from .options import LSTMOptions
 
 PADDING = 64  # of a row of weights, in numbers
@@ -28,8 +28,7 @@ class LSTMLayer(nn.Module):
 
     Sequences come packed: time step after time step, and within a step the rows in
     falling order of their length, so that the rows alive at step t are the first
-    `batch_sizes[t]`. There is no padding. Read backward in time, rows join as the
-    step reaches their last token: the same layout serves both directions.
+    `batch_sizes[t]`. There is no padding.
 
     options (LSTMOptions): The geometry.
     """
@@ -106,15 +105,17 @@ class LSTMLayer(nn.Module):
         batch_sizes: Sequence[int],
         state: Optional[LSTMState] = None,
         *,
-        reverse: bool = False,
+        moves: Optional[Moves] = None,
         keep: Optional[Tensor] = None,
     ) -> Tuple[Tensor, LSTMState]:
         """Run the layer over packed sequences.
 
         x (Floats2d): Packed inputs, shape (n_tokens, projection).
-        batch_sizes (Sequence[int]): Rows alive at each time step, falling.
+        batch_sizes (Sequence[int]): Rows alive at each time step, falling unless rows
+            move.
         state (LSTMState): The state before the first step; zeros if None.
-        reverse (bool): Read from the last time step to the first.
+        moves (Moves): Copies of rows of the state before each step, and after the
+            last: see Reading. Only for prediction.
         keep (Floats2d): Shape (n_tokens, 1): 0 where a token starts from the zero
             state, else 1. Only for training on contiguous rows.
         RETURNS (Tuple[Floats2d, LSTMState]): Outputs, packed as x, and the state of
@@ -123,21 +124,21 @@ class LSTMLayer(nn.Module):
         if state is None:
             state = self.initial_state(batch_sizes[0] if batch_sizes else 0)
         if torch.is_grad_enabled() and (self.weight.requires_grad or x.requires_grad):
-            return self._forward_train(x, batch_sizes, state, reverse, keep)
+            assert not moves, "in training, no rows are shared"
+            return self._forward_train(x, batch_sizes, state, keep)
         assert keep is None, "contiguous rows are for training"
-        return self._forward_predict(x, batch_sizes, state, reverse)
+        return self._forward_predict(x, batch_sizes, state, moves)
 
     def _forward_train(
         self,
         x: Tensor,
         batch_sizes: Sequence[int],
         state: LSTMState,
-        reverse: bool,
         keep: Optional[Tensor],
     ) -> Tuple[Tensor, LSTMState]:
         y, h, c = lstm_train(
             x, state.h, state.c, self.weight, self.bias, self.projection,
-            batch_sizes, reverse, keep, self.options.cell_clip, self.options.proj_clip,
+            batch_sizes, keep, self.options.cell_clip, self.options.proj_clip,
         )  # fmt: skip
         return y, LSTMState(h, c)
 
@@ -146,19 +147,19 @@ class LSTMLayer(nn.Module):
         x: Tensor,
         batch_sizes: Sequence[int],
         state: LSTMState,
-        reverse: bool,
+        moves: Optional[Moves],
     ) -> Tuple[Tensor, LSTMState]:
         h, c = state.h.clone(), state.c.clone()
         clips = self.options.cell_clip, self.options.proj_clip
         if self.low_precision is None:
             y = predict_float32(
-                x, h, c, self.joined_weight(), self.projection, batch_sizes, reverse,
+                x, h, c, self.joined_weight(), self.projection, batch_sizes, moves,
                 *clips,
             )  # fmt: skip
         else:
             weight, projection = self.low_precision
             y = predict_bfloat16(
-                x, h, c, weight, self.gate_bias(), projection, batch_sizes, reverse,
+                x, h, c, weight, self.gate_bias(), projection, batch_sizes, moves,
                 *clips,
             )  # fmt: skip
         return y, LSTMState(h, c)

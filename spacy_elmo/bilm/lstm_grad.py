@@ -24,7 +24,6 @@ def lstm_train(
     bias: Tensor,
     projection: Optional[Tensor],
     batch_sizes: Sequence[int],
-    reverse: bool = False,
     keep: Optional[Tensor] = None,
     cell_clip: Optional[float] = None,
     proj_clip: Optional[float] = None,
@@ -47,7 +46,7 @@ def lstm_train(
     with torch.autocast(device, enabled=False):
         run: Callable[..., Tuple[Tensor, Tensor, Tensor]] = _LSTM.apply
         return run(
-            x, h0, c0, weight, bias, projection, tuple(batch_sizes), reverse, keep,
+            x, h0, c0, weight, bias, projection, tuple(batch_sizes), keep,
             cell_clip, proj_clip, dtype,
         )  # fmt: skip
 
@@ -142,12 +141,12 @@ class _LSTM(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, h0: Tensor, c0: Tensor, weight: Tensor, bias: Tensor,
-        projection: Optional[Tensor], batch_sizes: Tuple[int, ...], reverse: bool,
+        projection: Optional[Tensor], batch_sizes: Tuple[int, ...],
         keep: Optional[Tensor], cell_clip: Optional[float], proj_clip: Optional[float],
         dtype: torch.dtype,
     ) -> Tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         N, P, H = x.shape[0], h0.shape[1], c0.shape[1]
-        steps = packed_steps(batch_sizes, reverse)
+        steps = packed_steps(batch_sizes)
         clip = float("inf") if cell_clip is None else cell_clip
         w = weight.to(dtype)
         w_proj = None if projection is None else projection.to(dtype)
@@ -162,7 +161,7 @@ class _LSTM(torch.autograd.Function):
         y = torch.empty(N, P, dtype=torch.float32, device=x.device)
         h, c = h0.float().clone(), c0.float().clone()
         forward_cell = _cells[0]
-        for _, lo, hi in steps:
+        for lo, hi in steps:
             n = hi - lo
             k = ones[:n] if keep is None else keep[lo:hi]
             torch.mul(h[:n], k, out=h[:n])
@@ -200,7 +199,7 @@ class _LSTM(torch.autograd.Function):
         backward_cell = _cells[1]
         w_gates = [part.t() for part in w.chunk(4, dim=1)]
         for s in range(len(ctx.steps) - 1, -1, -1):
-            _, lo, hi = ctx.steps[s]
+            lo, hi = ctx.steps[s]
             n = hi - lo
             k = ones[:n] if keep is None else keep[lo:hi]
             dy_t = dy[lo:hi] + dh[:n]
@@ -224,22 +223,19 @@ class _LSTM(torch.autograd.Function):
         xh1[:-1] = xh.t()
         d_both = torch.cat([xh1 @ d_gate for d_gate in gates], dim=1).float()
         d_projection = None if w_proj is None else (m.t() @ d_proj).float()
-        nothing = (None,) * 6
+        nothing = (None,) * 5
         return (dx, None, None, d_both[:-1], d_both[-1], d_projection, *nothing)
 
 
 def _previous(
-    cells: Tensor, c0: Tensor, steps: List[Tuple[int, int, int]], s: int
+    cells: Tensor, c0: Tensor, steps: List[Tuple[int, int]], s: int
 ) -> Tensor:
-    """The cells that the s-th step read: those of the step before, and the initial
-    ones of the rows that join at this step.
+    """The cells that the s-th step read: those of the step before, of the rows that
+    go on.
     """
-    _, lo, hi = steps[s]
+    lo, hi = steps[s]
     n = hi - lo
     if s == 0:
         return c0[:n].to(cells.dtype)
-    _, lo, hi = steps[s - 1]
-    before = cells[lo : min(hi, lo + n)]
-    if before.shape[0] == n:
-        return before
-    return torch.cat([before, c0[before.shape[0] : n].to(cells.dtype)])
+    start = steps[s - 1][0]
+    return cells[start : start + n]

@@ -1,6 +1,6 @@
 """The LSTM layer in prediction: gates in place, nothing kept for a backward pass."""
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -17,13 +17,16 @@ CHUNK_TOKENS = 384
 # each new shape, which takes longer than the product itself.
 ROWS = 16
 
+# Copies of rows of the state before each step, and after the last: see Reading.
+Moves = Sequence[Sequence[Tuple[int, Tensor]]]
+
 
 def predict_float32(
     x: Tensor, h: Tensor, c: Tensor, weight: Tensor, projection: Optional[Tensor],
-    batch_sizes: Sequence[int], reverse: bool, cell_clip: Optional[float],
+    sizes: Sequence[int], moves: Optional[Moves], cell_clip: Optional[float],
     proj_clip: Optional[float],
 ) -> Tensor:  # fmt: skip
-    """Run one layer over packed sequences. Shapes as in LSTMLayer.
+    """Run one layer over packed sequences. Arguments as in LSTMLayer.
 
     h, c (Floats2d): The state, changed in place.
     weight (Floats2d): See LSTMLayer.joined_weight.
@@ -31,7 +34,8 @@ def predict_float32(
     """
     n_gates, n_inputs = weight.shape[1], 1 + x.shape[1]
     w_input, w_state, w_gates = weight[:n_inputs], weight[n_inputs:], _by_gate(weight)
-    chunks = time_chunks(batch_sizes, reverse, CHUNK_TOKENS)
+    chunks = time_chunks(sizes, CHUNK_TOKENS)
+    before = iter(moves or ())
     size = max((hi - lo for lo, hi, _ in chunks), default=0)
     buffer = x.new_empty(size * n_gates)
     xh = x.new_ones(len(h), len(weight))  # rows [1; x_t; h_{t-1}]
@@ -44,6 +48,7 @@ def predict_float32(
             inputs = torch.mm(x1, w_input, out=_rows(buffer, end - start, n_gates))
         for lo, hi in steps:
             n = hi - lo
+            _move(next(before, ()), h_last, c)
             if len(steps) > 1:
                 g = inputs[lo - start : hi - start].addmm_(h_last[:n], w_state)
                 gates = _by_gate(g)
@@ -62,28 +67,31 @@ def predict_float32(
                 if proj_clip is not None:
                     y_t.clamp_(-proj_clip, proj_clip)
             h_last[:n] = y_t
+    _move(next(before, ()), h_last, c)
     h.copy_(h_last)
     return y
 
 
 def predict_bfloat16(
     x: Tensor, h: Tensor, c: Tensor, weight: Tensor, bias: Tensor,
-    projection: Optional[Tensor], batch_sizes: Sequence[int], reverse: bool,
+    projection: Optional[Tensor], sizes: Sequence[int], moves: Optional[Moves],
     cell_clip: Optional[float], proj_clip: Optional[float],
 ) -> Tensor:  # fmt: skip
     """As `predict_float32`, with products of bfloat16 weights. State, gates and sums
     stay in float32.
     """
     width, n_gates = x.shape[1], weight.shape[1]
-    n_rows = _rounded(max(batch_sizes, default=0))
+    n_rows = _rounded(max(sizes, default=0))
     xh = weight.new_zeros(n_rows, width + h.shape[1])
     buffer = x.new_empty(n_rows * n_gates)
     m_low = weight.new_zeros(n_rows, n_gates // 4)
     low = x.to(weight.dtype)
     bias = bias.view(4, 1, -1)
     y = x.new_empty(x.shape[0], h.shape[1])
-    for _, lo, hi in packed_steps(batch_sizes, reverse):
+    before = iter(moves or ())
+    for lo, hi in packed_steps(sizes):
         n, rows = hi - lo, _rounded(hi - lo)
+        _move(next(before, ()), h, c)
         xh[:n, :width] = low[lo:hi]
         xh[:n, width:] = h[:n]
         gates = _rows(buffer, n, n_gates).view(4, n, -1)
@@ -97,7 +105,15 @@ def predict_bfloat16(
             if proj_clip is not None:
                 h[:n].clamp_(-proj_clip, proj_clip)
         y[lo:hi] = h[:n]
+    _move(next(before, ()), h, c)
     return y
+
+
+def _move(copies: Iterable[Tuple[int, Tensor]], h: Tensor, c: Tensor) -> None:
+    """Copy rows of the state, in place."""
+    for start, rows in copies:
+        for part in (h, c):
+            part[start : start + len(rows)] = part[rows]
 
 
 def _by_gate(g: Tensor) -> Tensor:
@@ -125,8 +141,8 @@ def _cell(gates: Tensor, c: Tensor, clip: Optional[float]) -> Tensor:
 
 
 class Chunk(NamedTuple):
-    """Time steps one after the other: packed tokens start:end, and those of each step
-    in the order in which a direction reads them.
+    """Time steps one after the other: packed tokens start:end, and those of each
+    step.
     """
 
     start: int
@@ -134,25 +150,20 @@ class Chunk(NamedTuple):
     steps: List[Tuple[int, int]]
 
 
-def time_chunks(
-    batch_sizes: Sequence[int], reverse: bool, max_tokens: int
-) -> List[Chunk]:
+def time_chunks(sizes: Sequence[int], max_tokens: int) -> List[Chunk]:
     """Cut time into steps of at least ROWS_ALONE rows, and between them into chunks of
     at most `max_tokens` tokens, or of one step.
     """
     chunks: List[List[Tuple[int, int]]] = []
     n_tokens = max_tokens
-    for _, lo, hi in packed_steps(batch_sizes, reverse):
+    for lo, hi in packed_steps(sizes):
         n = hi - lo
         n_tokens += n
         if n_tokens > max_tokens or n >= ROWS_ALONE:
             chunks.append([])
             n_tokens = n if n < ROWS_ALONE else max_tokens
         chunks[-1].append((lo, hi))
-    return [
-        Chunk(min(lo for lo, _ in steps), max(hi for _, hi in steps), steps)
-        for steps in chunks
-    ]
+    return [Chunk(steps[0][0], steps[-1][1], steps) for steps in chunks]
 
 
 def _rounded(n: int) -> int:

@@ -2,7 +2,6 @@ from pathlib import Path
 from typing import (
     Any,
     Dict,
-    Iterator,
     List,
     NamedTuple,
     Optional,
@@ -18,11 +17,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import Errors
+from .batches import BOS_ROW, EOS_ROW, SentenceBatch, make_batches
 from .characters import BOS, EOS, words_to_ids
 from .encoder import CharacterEncoder
 from .lstm import LSTMLayer, LSTMState
+from .lstm_predict import Moves
 from .options import Options
-from .packing import batch_sizes, packed_positions
 
 Floats3d = npt.NDArray[np.float32]
 Ints1d = npt.NDArray[np.int64]
@@ -32,8 +32,6 @@ Ints1d = npt.NDArray[np.int64]
 MAX_BATCH_TOKENS = 8192
 # Distinct words that go through the token encoder at a time.
 MAX_BATCH_WORDS = 4096
-# Where a table of token vectors has the boundaries.
-BOS_ROW, EOS_ROW = 0, 1
 
 
 class BiLMState(NamedTuple):
@@ -126,36 +124,38 @@ class BiLM(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
-        sizes: Sequence[int],
+        table: Tensor,
+        batch: SentenceBatch,
         state: Optional[BiLMState] = None,
-        *,
-        dropout: float = 0.0,
     ) -> Tuple[Tensor, BiLMState]:
-        """Run both directions over packed token vectors (see `packing`). A pure
-        function: the state goes in and comes out, nothing is kept.
+        """Run both directions over a batch of sentences. A pure function: the state
+        goes in and comes out, nothing is kept.
 
-        x (Floats2d): Token vectors of the encoder, boundaries included, packed;
-            shape (n_tokens, projection).
-        sizes (Sequence[int]): Rows alive at each time step.
+        table (Floats2d): Token vectors of the encoder, shape (n, projection).
+        batch (SentenceBatch): The sentences, as rows of the table.
         state (BiLMState): The state to start from; None for zeros, or for the warm
             state after `use_warm_state`.
-        dropout (float): Of the input of each LSTM layer, in training.
-        RETURNS (Tuple[Floats3d, BiLMState]): Layers, shape (n_tokens, L + 1,
+        RETURNS (Tuple[Floats3d, BiLMState]): Layers, shape (n_words, L + 1,
             2 * projection), layer 0 being [x; x], and the state after each row.
         """
-        if state is None and self.starts_warm:
-            state = self.initial_state(max(sizes, default=0))
-        P, L = x.shape[1], self.options.lstm.n_layers
-        y = x.new_empty(x.shape[0], L + 1, 2 * P)
-        y[:, 0] = x.repeat(1, 2)
+        if state is None:
+            state = self.initial_state(len(batch.rows))
+        P, L = table.shape[1], self.options.lstm.n_layers
+        y = table.new_empty(len(batch.words), L + 1, 2 * P)
+        y[:, 0] = table[_on(table, batch.words)].repeat(1, 2)
         states = []
-        for d in range(2):
+        for d, reading in enumerate(batch.readings):
+            moves = [
+                [(start, _on(table, rows)) for start, rows in copies]
+                for copies in reading.moves
+            ]
             layers, last = self.run_direction(
-                d, x, sizes, _state_of(state, d), reverse=d == 1, dropout=dropout
-            )
+                d, table[_on(table, reading.words)], reading.sizes,
+                _state_of(state, d), moves=moves if any(moves) else None,
+            )  # fmt: skip
+            places = _on(table, reading.places)
             for i, layer in enumerate(layers):
-                y[:, i + 1, d * P : (d + 1) * P] = layer
+                y[:, i + 1, d * P : (d + 1) * P] = layer[places]
             states.append(last)
         return y, _join_states(states)
 
@@ -166,11 +166,14 @@ class BiLM(nn.Module):
         sizes: Sequence[int],
         state: Optional[List[LSTMState]] = None,
         *,
-        reverse: bool = False,
+        moves: Optional[Moves] = None,
         keep: Optional[Tensor] = None,
         dropout: float = 0.0,
     ) -> Tuple[List[Tensor], List[LSTMState]]:
-        """Run the LSTMs of one direction. Arguments as in LSTMLayer.
+        """Run the LSTMs of one direction over what it reads, in its order. Arguments
+        as in LSTMLayer.
+
+        dropout (float): Of the input of each LSTM layer, in training.
 
         RETURNS (Tuple[List[Floats2d], List[LSTMState]]): The output of each layer,
             (n_tokens, projection), and each layer's state after its last step.
@@ -178,13 +181,8 @@ class BiLM(nn.Module):
         outputs, states = [], []
         for i, layer in enumerate(self.layers_of(direction)):
             x = F.dropout(x, dropout, training=dropout > 0)
-            y, last = layer(
-                x,
-                sizes,
-                None if state is None else state[i],
-                reverse=reverse,
-                keep=keep,
-            )
+            before = None if state is None else state[i]
+            y, last = layer(x, sizes, before, moves=moves, keep=keep)
             # The residual joins outside the recurrence: it is in the outputs, but
             # not in the carried state (ResidualWrapper in bilm-tf).
             x = x + y if i > 0 and self.options.lstm.use_skip_connections else y
@@ -230,40 +228,55 @@ class BiLM(nn.Module):
                 raise ValueError(Errors.E022.format(i=i, type="string"))
         index: Dict[str, int] = {BOS: BOS_ROW, EOS: EOS_ROW}
         ids = [[index.setdefault(w, len(index)) for w in s] for s in sentences]
+        n_rows = len(sentences)
+        after = self.initial_state(n_rows) if state is None else _copy_state(state)
+        if after.h.shape[2] != n_rows:
+            found = after.h.shape[2]
+            raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
         table = self.encode_words(list(index))
-        return self.encode_ids(table, ids, state, max_batch_tokens=max_batch_tokens)
+        layers = self._no_layers(n_rows)
+        for batch in make_batches(ids, max_batch_tokens, state is None, closed=True):
+            before = None if state is None else _rows_of(state, batch.rows)
+            last = self._encode_batch(table, batch, before, layers)
+            after.h[:, :, batch.rows], after.c[:, :, batch.rows] = last
+        return layers, after
 
     @torch.no_grad()
     def encode_ids(
         self,
         table: Tensor,
         sentences: Sequence[Sequence[int] | Ints1d],
-        state: Optional[BiLMState] = None,
         *,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
-    ) -> Tuple[List[Floats3d], BiLMState]:
-        """As `encode`, for words given as rows of a table of token vectors.
+    ) -> List[Floats3d]:
+        """The layers that `encode` gives, for words given as rows of a table of token
+        vectors, and without the state, which takes a step more to know.
 
         table (Floats2d): Token vectors, shape (n_words, projection); row 0 is `<S>`
             and row 1 `</S>`.
         """
-        empty = np.zeros((0, self.options.n_layers, self.options.width), np.float32)
-        layers: List[Floats3d] = [empty] * len(sentences)
-        n_rows = len(sentences)
-        after = self.initial_state(n_rows) if state is None else _copy_state(state)
-        if after.h.shape[2] != n_rows:
-            found = after.h.shape[2]
-            raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
+        layers = self._no_layers(len(sentences))
         for batch in make_batches(sentences, max_batch_tokens):
-            x = table[torch.from_numpy(batch.words).to(table.device)]
-            before = None if state is None else _rows_of(state, batch.rows)
-            y, last = self.forward(x, batch.sizes, before)
-            after.h[:, :, batch.rows], after.c[:, :, batch.rows] = last.h, last.c
-            flat = y.cpu().numpy()
-            # Indexing copies: no sentence keeps its whole batch in memory.
-            for row, where in zip(batch.rows, batch.positions):
-                layers[row] = flat[where]
-        return layers, after
+            self._encode_batch(table, batch, None, layers)
+        return layers
+
+    def _no_layers(self, n: int) -> List[Floats3d]:
+        shape = (0, self.options.n_layers, self.options.width)
+        return [np.zeros(shape, np.float32)] * n
+
+    def _encode_batch(
+        self,
+        table: Tensor,
+        batch: SentenceBatch,
+        state: Optional[BiLMState],
+        layers: List[Floats3d],
+    ) -> BiLMState:
+        y, last = self.forward(table, batch, state)
+        flat = y.cpu().numpy()
+        for row, (start, end) in zip(batch.rows, batch.spans):
+            # A copy: no sentence keeps its whole batch in memory.
+            layers[row] = flat[start:end].copy()
+        return last
 
     def initial_state(self, n_rows: int) -> BiLMState:
         """The state that a batch starts from: zeros, or the warm state."""
@@ -273,54 +286,6 @@ class BiLM(nn.Module):
         lstm, new = self.options.lstm, self.encoder.char_embed.new_zeros
         shape = (2, lstm.n_layers, n_rows)
         return BiLMState(new(*shape, lstm.projection_dim), new(*shape, lstm.dim))
-
-
-class SentenceBatch(NamedTuple):
-    """Sentences of like length, packed, with their boundaries.
-
-    rows: Which sentences, the longest first.
-    words: The table row of each packed token.
-    sizes: Rows alive at each time step.
-    positions: Where the words of each sentence stand, without the boundaries.
-    """
-
-    rows: List[int]
-    words: Ints1d
-    sizes: List[int]
-    positions: List[Ints1d]
-
-
-def make_batches(
-    sentences: Sequence[Sequence[int] | Ints1d], max_tokens: int
-) -> Iterator[SentenceBatch]:
-    """Sort sentences by length and cut them into batches of at most `max_tokens`
-    tokens, or of one longer sentence. Empty sentences are left out.
-
-    sentences (Sequence[Sequence[int]]): Rows of the table of token vectors.
-    """
-    order = sorted(
-        (r for r, sentence in enumerate(sentences) if len(sentence)),
-        key=lambda r: -len(sentences[r]),
-    )
-    start = 0
-    while start < len(order):
-        end, n_tokens = start + 1, len(sentences[order[start]]) + 2
-        while end < len(order):
-            n_tokens += len(sentences[order[end]]) + 2
-            if n_tokens > max_tokens:
-                break
-            end += 1
-        rows = order[start:end]
-        start = end
-        with_boundaries = [len(sentences[r]) + 2 for r in rows]
-        positions = packed_positions(with_boundaries)
-        words = np.empty(sum(with_boundaries), dtype=np.int64)
-        for row, where in zip(rows, positions):
-            words[where[0]], words[where[-1]] = BOS_ROW, EOS_ROW
-            words[where[1:-1]] = sentences[row]
-        yield SentenceBatch(
-            rows, words, batch_sizes(with_boundaries), [p[1:-1] for p in positions]
-        )
 
 
 def _state_of(state: Optional[BiLMState], direction: int) -> Optional[List[LSTMState]]:
@@ -338,6 +303,10 @@ def _join_states(states: List[List[LSTMState]]) -> BiLMState:
 
 def _rows_of(state: BiLMState, rows: List[int]) -> BiLMState:
     return BiLMState(state.h[:, :, rows], state.c[:, :, rows])
+
+
+def _on(table: Tensor, index: Ints1d) -> Tensor:
+    return torch.from_numpy(index).to(table.device)
 
 
 def _copy_state(state: BiLMState) -> BiLMState:

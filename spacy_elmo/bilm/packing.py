@@ -20,13 +20,10 @@ def batch_sizes(lengths: Sequence[int]) -> List[int]:
     return [int(n) for n in alive[: int(lengths[0])]]
 
 
-def packed_steps(
-    sizes: Sequence[int], reverse: bool = False
-) -> List[Tuple[int, int, int]]:
-    """(t, start, end) of each time step in packed order, in the order of reading."""
+def packed_steps(sizes: Sequence[int]) -> List[Tuple[int, int]]:
+    """(start, end) of each time step in packed order."""
     ends = np.cumsum(sizes).tolist()
-    steps = [(t, end - n, end) for t, (n, end) in enumerate(zip(sizes, ends))]
-    return steps[::-1] if reverse else steps
+    return [(end - n, end) for n, end in zip(sizes, ends)]
 
 
 def packed_positions(lengths: Sequence[int]) -> List[Ints1d]:

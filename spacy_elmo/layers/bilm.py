@@ -10,7 +10,8 @@ from thinc.api import Model
 from thinc.types import Floats3d
 from torch import Tensor
 
-from ..bilm.model import MAX_BATCH_TOKENS, SentenceBatch, make_batches
+from ..bilm.batches import SentenceBatch, make_batches
+from ..bilm.model import MAX_BATCH_TOKENS
 from ..errors import Errors
 from .sentence_cache import SentenceCache
 from .sentences import Segmenter, segment_sentences
@@ -106,14 +107,13 @@ def forward(
     with torch.no_grad():
         table = shim.cache.lookup(shim.bilm, words) if words else torch.empty(0)
         for batch in make_batches(sentences, max_tokens):
-            x = table[torch.from_numpy(batch.words).to(table.device)]
-            y, _ = shim.bilm(x, batch.sizes)
+            y, _ = shim.bilm(table, batch)
             flat = y.cpu().numpy()
-            for row, where in zip(batch.rows, batch.positions):
+            for row, (start, end) in zip(batch.rows, batch.spans):
                 doc, tokens = text.places[new[row]]
-                layers[doc][tokens] = flat[where]
+                layers[doc][tokens] = flat[start:end]
                 if cache.is_open:
-                    cache.put(text.sentences[new[row]].tobytes(), flat[where])
+                    cache.put(text.sentences[new[row]].tobytes(), flat[start:end])
     cache.commit()
     return [model.ops.asarray3f(X) for X in layers], _no_backprop
 
@@ -138,14 +138,12 @@ def _forward_train(
     words, sentences = _index(text, range(len(text.sentences)))
     with torch.enable_grad():
         table = bilm.encode_words(["<S>", "</S>", *words])
-        for batch in make_batches(sentences, max_tokens):
-            y, _ = bilm(
-                table[torch.from_numpy(batch.words).to(table.device)], batch.sizes
-            )
+        for batch in make_batches(sentences, max_tokens, share=False):
+            y, _ = bilm(table, batch)
             flat = y.detach().cpu().numpy()
-            for row, where in zip(batch.rows, batch.positions):
+            for row, (start, end) in zip(batch.rows, batch.spans):
                 doc, tokens = text.places[row]
-                layers[doc][tokens] = flat[where]
+                layers[doc][tokens] = flat[start:end]
             runs.append((batch, y))
 
     def backprop(d_layers: OutT) -> InT:
@@ -153,9 +151,9 @@ def _forward_train(
         gradients = []
         for batch, y in runs:
             dy = np.zeros(tuple(y.shape), dtype=np.float32)
-            for row, where in zip(batch.rows, batch.positions):
+            for row, (start, end) in zip(batch.rows, batch.spans):
                 doc, tokens = text.places[row]
-                dy[where] = on_host[doc][tokens]
+                dy[start:end] = on_host[doc][tokens]
             gradients.append(torch.from_numpy(dy).to(y.device))
         torch.autograd.backward([y for _, y in runs], gradients)
         return []

@@ -76,18 +76,21 @@ def random_batches(n_batches, n_rows, seed=0):
 
 
 # Time steps of many rows and of few are computed in different ways
-@pytest.mark.parametrize("n_copies", [1, 40])
+@pytest.mark.parametrize("n_others", [0, 200])
 @EACH_CASE
 def test_every_layer_matches_the_reference(
-    changes, n_copies, make_options, assert_close, tmp_path
+    changes, n_others, make_options, assert_close, tmp_path
 ):
     options = make_options(**changes)
     arrays = random_weights(options, seed=1)
     bilm = BiLM.from_path(write_weights(tmp_path, options, arrays))
-    layers, _ = bilm.encode(SENTENCES * n_copies)
-    wanted, _ = reference_encode(options, arrays, SENTENCES)
-    assert len(layers) == n_copies * len(SENTENCES)
-    for found, expected in zip(layers, wanted * n_copies, strict=True):
+    # Not alike at their beginnings or ends: those would be read once.
+    others = [[f"{i}", *"abc", f"{i}"] for i in range(n_others)]
+    layers, _ = bilm.encode(others + SENTENCES)
+    wanted, _ = reference_encode(options, arrays, others[:1] + SENTENCES)
+    for found, expected in zip(
+        layers[:1] * (n_others > 0) + layers[n_others:], wanted, strict=True
+    ):
         assert isinstance(found, np.ndarray)
         assert found.dtype == np.float32
         assert_close(found, expected)
@@ -186,6 +189,38 @@ def test_repeated_calls_and_repeated_sentences_give_the_same(bilm, assert_close)
     for i, found in enumerate(second):
         assert_close(first[i], first[i + len(SENTENCES)])
         assert_close(first[i], found)
+
+
+# Few words, so that sentences begin, end and are alike
+few = st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=5), max_size=9)
+
+
+@settings(deadline=None)
+@given(batch=few, following=few)
+def test_sentences_alike_have_the_vectors_and_states_that_each_has_alone(
+    batch, following, bilm, reference, assert_close
+):
+    n = min(len(batch), len(following))
+    state = expected_state = None
+    for part in (batch[:n], following[:n]):
+        layers, state = bilm.encode(part, state)
+        wanted, expected_state = reference(part, expected_state)
+        for found, expected in zip(layers, wanted, strict=True):
+            assert_close(found, expected)
+
+
+@pytest.mark.parametrize("low", [False, True], ids=["float32", "bfloat16"])
+def test_the_layers_are_the_same_without_the_state(low, tiny_weights, assert_close):
+    bilm = BiLM.from_path(tiny_weights)
+    if low:
+        bilm.use_bfloat16()
+    index = {word: i for i, word in enumerate(["<S>", "</S>", "a", "play", "."])}
+    batch = [["a", "play", "."], ["a", "."], [], ["play"], ["a", "play", "."]]
+    ids = [[index[word] for word in sentence] for sentence in batch]
+    layers = bilm.encode_ids(bilm.encode_words(list(index)), ids)
+    wanted, _ = bilm.encode(batch)
+    for found, expected in zip(layers, wanted, strict=True):
+        assert_close(found, expected)
 
 
 def test_a_caller_may_write_into_what_it_got(bilm, assert_close):

@@ -12,12 +12,12 @@ from spacy_elmo.bilm.packing import packed_steps
 DIM, WIDTH = 5, 3
 
 
-def plain_lstm(x, h0, c0, weight, bias, projection, sizes, reverse, keep, clips):
+def plain_lstm(x, h0, c0, weight, bias, projection, sizes, keep, clips):
     """The equations one step after the other, for torch to differentiate."""
     cell_clip, proj_clip = clips
     h, c = list(h0), list(c0)
     y = [None] * len(x)
-    for _, start, end in packed_steps(sizes, reverse):
+    for start, end in packed_steps(sizes):
         for row, token in enumerate(range(start, end)):
             k = 1.0 if keep is None else keep[token]
             pre = torch.cat([x[token], k * h[row]]) @ weight + bias
@@ -31,14 +31,11 @@ def plain_lstm(x, h0, c0, weight, bias, projection, sizes, reverse, keep, clips)
     return torch.stack(y), torch.stack(h), torch.stack(c)
 
 
-@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 @pytest.mark.parametrize("sizes", [[4, 4, 4], [4, 3, 3, 1]], ids=["rows", "packed"])
 @pytest.mark.parametrize("projected", [True, False])
 @pytest.mark.parametrize("clips", [(0.6, 0.3), (9.0, 9.0)], ids=["clipped", "calm"])
 @pytest.mark.parametrize("kept", [True, False])
-def test_the_gradients_are_those_of_the_equations(
-    reverse, sizes, projected, clips, kept
-):
+def test_the_gradients_are_those_of_the_equations(sizes, projected, clips, kept):
     generator = torch.Generator().manual_seed(3)
 
     def draw(*shape):
@@ -57,9 +54,9 @@ def test_the_gradients_are_those_of_the_equations(
             params.append(projection.clone().requires_grad_())
         args = (params[0], h0, c0, *params[1:3], params[3] if projected else None)
         if run is lstm_train:
-            out = run(*args, sizes, reverse, keep, clips[0], clips[1])
+            out = run(*args, sizes, keep, clips[0], clips[1])
         else:
-            out = run(*args, sizes, reverse, keep, clips)
+            out = run(*args, sizes, keep, clips)
         (out[0] * wanted).sum().backward()
         found.append([t.detach() for t in out] + [p.grad for p in params])
     for mine, theirs in zip(*found):
