@@ -4,10 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from .lstm_grad import lstm_train
-from .lstm_predict import Moves, predict_bfloat16, predict_float32
+from .lstm_predict import Moves, predict_bfloat16, predict_float32, predict_repeated
 from .options import LSTMOptions
 
 PADDING = 64  # of a row of weights, in numbers
+# Inputs that are read so many times each, in the mean, have their products made
+# beforehand. They take 16 bytes an input and unit of the cell: at the original size
+# 270 MB for a batch of 8192 tokens at the most, and half of that for running text.
+LEAST_READINGS = 2
 
 
 class LSTMState(NamedTuple):
@@ -105,15 +109,18 @@ class LSTMLayer(nn.Module):
         batch_sizes: Sequence[int],
         state: Optional[LSTMState] = None,
         *,
+        index: Optional[Tensor] = None,
         moves: Optional[Moves] = None,
         keep: Optional[Tensor] = None,
     ) -> Tuple[Tensor, LSTMState]:
         """Run the layer over packed sequences.
 
-        x (Floats2d): Packed inputs, shape (n_tokens, projection).
+        x (Floats2d): Packed inputs, shape (n_tokens, projection); or those that
+            `index` chooses from.
         batch_sizes (Sequence[int]): Rows alive at each time step, falling unless rows
             move.
         state (LSTMState): The state before the first step; zeros if None.
+        index (Ints1d): The row of x that each token reads, shape (n_tokens,).
         moves (Moves): Copies of rows of the state before each step, and after the
             last: see Reading. Only for prediction.
         keep (Floats2d): Shape (n_tokens, 1): 0 where a token starts from the zero
@@ -125,9 +132,10 @@ class LSTMLayer(nn.Module):
             state = self.initial_state(batch_sizes[0] if batch_sizes else 0)
         if torch.is_grad_enabled() and (self.weight.requires_grad or x.requires_grad):
             assert not moves, "in training, no rows are shared"
+            x = x if index is None else x[index]
             return self._forward_train(x, batch_sizes, state, keep)
         assert keep is None, "contiguous rows are for training"
-        return self._forward_predict(x, batch_sizes, state, moves)
+        return self._forward_predict(x, batch_sizes, state, index, moves)
 
     def _forward_train(
         self,
@@ -147,19 +155,21 @@ class LSTMLayer(nn.Module):
         x: Tensor,
         batch_sizes: Sequence[int],
         state: LSTMState,
+        index: Optional[Tensor],
         moves: Optional[Moves],
     ) -> Tuple[Tensor, LSTMState]:
         h, c = state.h.clone(), state.c.clone()
-        clips = self.options.cell_clip, self.options.proj_clip
-        if self.low_precision is None:
-            y = predict_float32(
-                x, h, c, self.joined_weight(), self.projection, batch_sizes, moves,
-                *clips,
-            )  # fmt: skip
-        else:
+        rest = batch_sizes, moves, self.options.cell_clip, self.options.proj_clip
+        if self.low_precision is not None:
+            x = x if index is None else x[index]
             weight, projection = self.low_precision
-            y = predict_bfloat16(
-                x, h, c, weight, self.gate_bias(), projection, batch_sizes, moves,
-                *clips,
-            )  # fmt: skip
+            bias = self.gate_bias()
+            y = predict_bfloat16(x, h, c, weight, bias, projection, *rest)
+        elif index is not None and len(x) * LEAST_READINGS <= len(index):
+            weight = self.joined_weight()
+            y = predict_repeated(x, index, h, c, weight, self.projection, *rest)
+        else:
+            x = x if index is None else x[index]
+            weight = self.joined_weight()
+            y = predict_float32(x, h, c, weight, self.projection, *rest)
         return y, LSTMState(h, c)

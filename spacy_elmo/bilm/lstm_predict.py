@@ -58,17 +58,40 @@ def predict_float32(
                 # pointwise operations read lies in one piece.
                 gates = _rows(buffer, n, n_gates).view(4, n, -1)
                 torch.bmm(xh[:n].expand(4, -1, -1), w_gates, out=gates)
-            m = _cell(gates, c[:n], cell_clip)
-            y_t = y[lo:hi]
-            if projection is None:
-                y_t.copy_(m)
-            else:
-                torch.mm(m, projection, out=y_t)
-                if proj_clip is not None:
-                    y_t.clamp_(-proj_clip, proj_clip)
-            h_last[:n] = y_t
+            _project(_cell(gates, c[:n], cell_clip), projection, proj_clip, y[lo:hi])
+            h_last[:n] = y[lo:hi]
     _move(next(before, ()), h_last, c)
     h.copy_(h_last)
+    return y
+
+
+def predict_repeated(
+    x: Tensor, index: Tensor, h: Tensor, c: Tensor, weight: Tensor,
+    projection: Optional[Tensor], sizes: Sequence[int], moves: Optional[Moves],
+    cell_clip: Optional[float], proj_clip: Optional[float],
+) -> Tensor:  # fmt: skip
+    """As `predict_float32`, for inputs that are read many times: their products are
+    made once for all steps, and only those of the state at each step.
+
+    x (Floats2d): The distinct inputs, shape (n, projection).
+    index (Ints1d): The one that each token reads, shape (n_tokens,).
+    """
+    n_inputs, n_gates = 1 + x.shape[1], weight.shape[1]
+    w_input, w_state = _by_gate(weight[:n_inputs]), _by_gate(weight[n_inputs:])
+    inputs = torch.bmm(F.pad(x, (1, 0), value=1.0).expand(4, -1, -1), w_input)
+    buffer = x.new_empty(max(sizes) * n_gates)
+    y = x.new_empty(len(index), h.shape[1])
+    before = iter(moves or ())
+    for lo, hi in packed_steps(sizes):
+        n = hi - lo
+        _move(next(before, ()), h, c)
+        gates = _rows(buffer, n, n_gates).view(4, n, -1)
+        for gate, of_words in zip(gates, inputs):
+            torch.index_select(of_words, 0, index[lo:hi], out=gate)
+        gates.baddbmm_(h[:n].expand(4, -1, -1), w_state)
+        _project(_cell(gates, c[:n], cell_clip), projection, proj_clip, y[lo:hi])
+        h[:n] = y[lo:hi]
+    _move(next(before, ()), h, c)
     return y
 
 
@@ -138,6 +161,18 @@ def _cell(gates: Tensor, c: Tensor, clip: Optional[float]) -> Tensor:
     if clip is not None:
         c.clamp_(-clip, clip)
     return torch.mul(torch.tanh(c), o, out=i)
+
+
+def _project(
+    m: Tensor, projection: Optional[Tensor], clip: Optional[float], y: Tensor
+) -> None:
+    """Write h_t (n, projection), given m_t (n, dim)."""
+    if projection is None:
+        y.copy_(m)
+        return
+    torch.mm(m, projection, out=y)
+    if clip is not None:
+        y.clamp_(-clip, clip)
 
 
 class Chunk(NamedTuple):

@@ -149,9 +149,10 @@ class BiLM(nn.Module):
                 [(start, _on(table, rows)) for start, rows in copies]
                 for copies in reading.moves
             ]
+            words, index = np.unique(reading.words, return_inverse=True)
             layers, last = self.run_direction(
-                d, table[_on(table, reading.words)], reading.sizes,
-                _state_of(state, d), moves=moves if any(moves) else None,
+                d, table[_on(table, words)], reading.sizes, _state_of(state, d),
+                index=_on(table, index), moves=moves if any(moves) else None,
             )  # fmt: skip
             places = _on(table, reading.places)
             for i, layer in enumerate(layers):
@@ -166,6 +167,7 @@ class BiLM(nn.Module):
         sizes: Sequence[int],
         state: Optional[List[LSTMState]] = None,
         *,
+        index: Optional[Tensor] = None,
         moves: Optional[Moves] = None,
         keep: Optional[Tensor] = None,
         dropout: float = 0.0,
@@ -182,7 +184,8 @@ class BiLM(nn.Module):
         for i, layer in enumerate(self.layers_of(direction)):
             x = F.dropout(x, dropout, training=dropout > 0)
             before = None if state is None else state[i]
-            y, last = layer(x, sizes, before, moves=moves, keep=keep)
+            y, last = layer(x, sizes, before, index=index, moves=moves, keep=keep)
+            index = None
             # The residual joins outside the recurrence: it is in the outputs, but
             # not in the carried state (ResidualWrapper in bilm-tf).
             x = x + y if i > 0 and self.options.lstm.use_skip_connections else y

@@ -75,21 +75,27 @@ def random_batches(n_batches, n_rows, seed=0):
         yield [[str(w) for w in rng.choice(words, n)] for n in lengths]
 
 
-# Time steps of many rows and of few are computed in different ways
-@pytest.mark.parametrize("n_others", [0, 200])
+# Time steps of many rows and of few are computed in different ways, and so are words
+# that are read often. What sentences begin or end with alike is read once.
+OTHERS = {
+    "few sentences": [],
+    "many sentences": [[f"{i}{c}" for c in "abcde"] for i in range(200)],
+    "many sentences of few words": [[f"{i}", *"abc", f"{i}"] for i in range(200)],
+}
+
+
+@pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS)
 @EACH_CASE
 def test_every_layer_matches_the_reference(
-    changes, n_others, make_options, assert_close, tmp_path
+    changes, others, make_options, assert_close, tmp_path
 ):
     options = make_options(**changes)
     arrays = random_weights(options, seed=1)
     bilm = BiLM.from_path(write_weights(tmp_path, options, arrays))
-    # Not alike at their beginnings or ends: those would be read once.
-    others = [[f"{i}", *"abc", f"{i}"] for i in range(n_others)]
     layers, _ = bilm.encode(others + SENTENCES)
     wanted, _ = reference_encode(options, arrays, others[:1] + SENTENCES)
     for found, expected in zip(
-        layers[:1] * (n_others > 0) + layers[n_others:], wanted, strict=True
+        layers[: len(others[:1])] + layers[len(others) :], wanted, strict=True
     ):
         assert isinstance(found, np.ndarray)
         assert found.dtype == np.float32
