@@ -172,12 +172,15 @@ def nodes(config: Any, architecture: str) -> List[Any]:
 
 
 def train_once(run: Run, data: Path, weights: str, work: Path, jobs: int) -> Run:
-    """Experiments share the runs that they have in common."""
+    """Experiments share the runs that they have in common; other weights of the biLM
+    leave those without it as they are.
+    """
     if "weights" in run:
         weights = str(work / run["weights"])
+    has_elmo = "elmo" in make_config(run)["nlp"]["pipeline"]
     said = {k: v for k, v in run.items() if k not in ("name", "arm")}
-    key = hashlib.sha256(f"{digest(weights)} {srsly.json_dumps(said, sort_keys=True)}"
-                         .encode()).hexdigest()  # fmt: skip
+    said["biLM"] = digest(weights) if has_elmo else None
+    key = hashlib.sha256(srsly.json_dumps(said, sort_keys=True).encode()).hexdigest()
     path = work / "results" / f"{key}.json"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
