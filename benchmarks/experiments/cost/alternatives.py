@@ -3,7 +3,7 @@ bundled model's size (floret), and a tok2vec initialised by `spacy pretrain`.
 
     python alternatives.py --text '../../../../shared/data/lm/*.txt.xz' --minutes 60
 
-Needs `pip install floret`. What is there already is not made again.
+Needs floret (`pip install ".[experiments]"`). What is there already is not made again.
 """
 
 import json
