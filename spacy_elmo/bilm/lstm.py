@@ -130,9 +130,17 @@ class LSTMLayer(nn.Module):
         """
         if state is None:
             state = self.initial_state(batch_sizes[0] if batch_sizes else 0)
-        if torch.is_grad_enabled() and (self.weight.requires_grad or x.requires_grad):
+        trains = torch.is_grad_enabled() and (
+            self.weight.requires_grad or x.requires_grad
+        )
+        if index is not None and (
+            trains
+            or self.low_precision is not None
+            or len(x) * LEAST_READINGS > len(index)
+        ):
+            x, index = x[index], None
+        if trains:
             assert not moves, "in training, no rows are shared"
-            x = x if index is None else x[index]
             return self._forward_train(x, batch_sizes, state, keep)
         assert keep is None, "contiguous rows are for training"
         return self._forward_predict(x, batch_sizes, state, index, moves)
@@ -161,15 +169,13 @@ class LSTMLayer(nn.Module):
         h, c = state.h.clone(), state.c.clone()
         rest = batch_sizes, moves, self.options.cell_clip, self.options.proj_clip
         if self.low_precision is not None:
-            x = x if index is None else x[index]
             weight, projection = self.low_precision
             bias = self.gate_bias()
             y = predict_bfloat16(x, h, c, weight, bias, projection, *rest)
-        elif index is not None and len(x) * LEAST_READINGS <= len(index):
-            weight = self.joined_weight()
+            return y, LSTMState(h, c)
+        weight = self.joined_weight()
+        if index is not None:
             y = predict_repeated(x, index, h, c, weight, self.projection, *rest)
         else:
-            x = x if index is None else x[index]
-            weight = self.joined_weight()
             y = predict_float32(x, h, c, weight, self.projection, *rest)
         return y, LSTMState(h, c)

@@ -175,8 +175,8 @@ class BiLM(nn.Module):
         """Run the LSTMs of one direction over what it reads, in its order. Arguments
         as in LSTMLayer.
 
+        index (Ints1d): Of the first layer.
         dropout (float): Of the input of each LSTM layer, in training.
-
         RETURNS (Tuple[List[Floats2d], List[LSTMState]]): The output of each layer,
             (n_tokens, projection), and each layer's state after its last step.
         """
@@ -185,7 +185,7 @@ class BiLM(nn.Module):
             x = F.dropout(x, dropout, training=dropout > 0)
             before = None if state is None else state[i]
             y, last = layer(x, sizes, before, index=index, moves=moves, keep=keep)
-            index = None
+            index = None  # A layer above has an input a token.
             # The residual joins outside the recurrence: it is in the outputs, but
             # not in the carried state (ResidualWrapper in bilm-tf).
             x = x + y if i > 0 and self.options.lstm.use_skip_connections else y

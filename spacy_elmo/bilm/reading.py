@@ -7,7 +7,7 @@ from typing import List, NamedTuple, Tuple
 import numpy as np
 import numpy.typing as npt
 
-from .packing import batch_sizes
+from .packing import batch_sizes, packed_positions
 
 Ints1d = npt.NDArray[np.int64]
 # The first row of the state to be written, and the rows to be copied there.
@@ -39,10 +39,10 @@ def make_reading(words: Ints1d, lengths: Ints1d, share: bool = True) -> Reading:
     share (bool): Whether sentences that begin alike are read as one: all must start
         from the same state.
     """
-    starts = np.cumsum(lengths) - lengths
-    depths = np.arange(len(words)) - np.repeat(starts, lengths)
-    order = np.argsort(depths, kind="stable")
-    by_depth, n_words = words[order], int(words.max()) + 1
+    packed = np.concatenate(packed_positions(lengths.tolist()))
+    by_depth = np.empty_like(words)
+    by_depth[packed] = words
+    n_words = int(words.max()) + 1
     own = np.arange(len(lengths))
     # The row of the state in which each sentence is read. Rows are numbered in the
     # order of their first, and so longest, sentence: those that go on stay in front.
@@ -68,9 +68,7 @@ def make_reading(words: Ints1d, lengths: Ints1d, share: bool = True) -> Reading:
         places.append(n_read + following)
         start, n_read, n_before = start + n, n_read + len(first), n
     moves.append(_copy(own[:n_before], row[:n_before]))
-    where = np.empty_like(words)
-    where[order] = np.concatenate(places)
-    return Reading(np.concatenate(read), sizes, moves, where)
+    return Reading(np.concatenate(read), sizes, moves, np.concatenate(places)[packed])
 
 
 def _distinct(keys: Ints1d) -> Tuple[Ints1d, Ints1d]:
