@@ -1,5 +1,8 @@
 """Coded messages: what was found and where, then what to do."""
 
+from pathlib import Path
+from typing import Union
+
 
 class WeightsError(ValueError):
     """A biLM's options or weights are missing, broken or of another kind."""
@@ -19,6 +22,11 @@ class TrainingError(RuntimeError):
 
 class DownloadError(RuntimeError):
     """A published model cannot be fetched."""
+
+
+def looked_for(path: Union[str, Path]) -> str:
+    """A path for a message; a relative one with the folder that it begins at."""
+    return str(path) if Path(path).is_absolute() else f"{path} (in {Path.cwd()})"
 
 
 class Errors:
@@ -91,8 +99,8 @@ class Errors:
         "train the component again."
     )
     E034 = (
-        "[ELMO034] Unknown layers '{layers}': use 'all', 'top' or the number of a "
-        "layer from 0 to L."
+        "[ELMO034] Unknown layers '{layers}'{has}: use 'all', 'top' or the number of "
+        "a layer from 0 to L."
     )
     E035 = (
         "[ELMO035] 'init' has {found} weights, but the biLM has {wanted} layers "
@@ -128,6 +136,10 @@ class Errors:
         "[ELMO044] The weights have no warm state. Make a copy that has: python -m "
         "spacy elmo warm WEIGHTS TEXT OUTPUT. Or set 'initial_state = \"zero\"'."
     )
+    E045 = (
+        "[ELMO045] The segmenter returned {found}, not the spans of its Doc that are "
+        "to be read as sentences."
+    )
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}."
     E051 = "[ELMO051] {path}: {problem}."
@@ -148,8 +160,8 @@ class Errors:
         "when they are written by 'spacy elmo pretrain'; the official ones never do."
     )
     E055 = (
-        "[ELMO055] The checkpoint {path} was made with other settings ({what}). "
-        "Give the same config, or another output folder."
+        "[ELMO055] The checkpoint {path} was made with other settings or another "
+        "text ({what}). Give the same, or another output folder."
     )
     E056 = (
         "[ELMO056] The checkpoint {path} cannot be read ({reason}). To begin anew, "
@@ -220,6 +232,14 @@ class Errors:
         "[ELMO114] Another run is writing to {path}, or was killed and left processes "
         "behind. Wait for its end, or give another path."
     )
+    E115 = (
+        "[ELMO115] {path} cannot be written ({reason}). Make room and start again: "
+        "the parts that are written stay."
+    )
+    E116 = (
+        "[ELMO116] No component '{name}' has a trained mix; those that have one: "
+        "{names}."
+    )
     # Nearest neighbours, and vectors by user hooks
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected "
@@ -262,7 +282,16 @@ class Warnings:
         "missing from the pipeline?"
     )
     W002 = (
-        '[ELMOW002] precision = "bfloat16" is slower than float32 on this machine '
-        "(no {what}): using float32."
+        '[ELMOW002] precision = "bfloat16" is slower than float32 on this {device}, '
+        "which has no {missing}: using float32."
     )
     W003 = "[ELMOW003] {problem} Going on from {path} instead, at step {step}."
+    W004 = (
+        "[ELMOW004] The sentence cache in {path} cannot be used any more ({reason}). "
+        "Going on without it."
+    )
+    W005 = (
+        "[ELMOW005] {path}: {n:,} lines are not UTF-8, the first of them line {first}. "
+        "Each wrong byte was read as U+FFFD. If the file has another encoding, convert "
+        "it, for instance by 'iconv -f latin1 -t utf8'."
+    )

@@ -74,7 +74,7 @@ class CharacterEncoder(nn.Module):
         parts = [self._convolve_window(char_ids[r]) for r, _ in groups[len(fits) :]]
         if blocks:
             weight = self._joined_weight()
-            padding = self.char_embed[PADDING].repeat(widest) @ weight.flatten(0, 1)
+            padding = weight.flatten(0, 1).t() @ self.char_embed[PADDING].repeat(widest)
             pooled = convolve_and_pool(blocks, self.char_embed, weight, padding)
             parts.insert(0, pooled + torch.cat(list(self.conv_bias)))
         if not parts:

@@ -1,4 +1,4 @@
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -89,6 +89,12 @@ class LSTMLayer(nn.Module):
             self.weight.detach().bfloat16().t().contiguous().t(),
             None if projection is None else projection.detach().bfloat16(),
         )
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "LSTMLayer":
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.low_precision is not None:
+            self.use_bfloat16()  # made of the weights, and goes where they go
+        return self
 
     def gate_bias(self) -> Tensor:
         """The bias with the forget gate's +1, shape (4 * dim,)."""

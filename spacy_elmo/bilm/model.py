@@ -239,9 +239,10 @@ class BiLM(nn.Module):
         table = self.encode_words(list(index))
         layers = self._no_layers(n_rows)
         for batch in make_batches(ids, max_batch_tokens, state is None, closed=True):
-            before = None if state is None else _rows_of(state, batch.rows)
+            rows = torch.tensor(batch.rows)
+            before = None if state is None else _rows_of(state, rows)
             last = self._encode_batch(table, batch, before, layers)
-            after.h[:, :, batch.rows], after.c[:, :, batch.rows] = last
+            after.h[:, :, rows], after.c[:, :, rows] = last
         return layers, after
 
     @torch.no_grad()
@@ -304,7 +305,7 @@ def _join_states(states: List[List[LSTMState]]) -> BiLMState:
     )
 
 
-def _rows_of(state: BiLMState, rows: List[int]) -> BiLMState:
+def _rows_of(state: BiLMState, rows: Tensor) -> BiLMState:
     return BiLMState(state.h[:, :, rows], state.c[:, :, rows])
 
 

@@ -66,7 +66,8 @@ class WordCache:
                 if start:
                     grown[:start] = self._table[:start]
                 self._table = grown
-            self._table[start:end] = vectors[list(fresh.values())]
+            rows = torch.tensor(list(fresh.values()), dtype=torch.int64)
+            self._table[start:end] = vectors[rows]
             self._rows.update(zip(fresh, range(start, end)))
 
     def after_fork(self) -> None:

@@ -23,6 +23,8 @@ from .forks import guard
 from .sentence_cache import SentenceCache
 
 PRECISIONS = ("float32", "bfloat16")
+# What multiplies bfloat16 fast.
+FAST_BFLOAT16 = {"cpu": "AVX512-BF16 or AMX", "cuda": "compute capability 8.0"}
 INITIAL_STATES = ("zero", "warm")
 
 
@@ -179,15 +181,16 @@ class BiLMShim(Shim):
     def _set(self, bilm: BiLM) -> None:
         if self.initial_state == "warm":
             bilm.use_warm_state()
+        device = choose_device(self.device)
         if self.precision == "bfloat16":
-            if has_fast_bfloat16():
+            if has_fast_bfloat16(device.type):
                 bilm.use_bfloat16()
             else:
-                warnings.warn(
-                    Warnings.W002.format(what="AVX512-BF16 or AMX"), stacklevel=2
-                )
+                missing = FAST_BFLOAT16[device.type]
+                warning = Warnings.W002.format(device=device.type, missing=missing)
+                warnings.warn(warning, stacklevel=2)
         with self._lock:
-            bilm.to(choose_device(self.device))
+            bilm.to(device)
             self._model = bilm.requires_grad_(self.trainable)
             self._file = None
             self.cache.clear()
@@ -230,8 +233,15 @@ class BiLMShim(Shim):
         self.sentences.after_fork()
 
 
-def has_fast_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 faster than float32."""
+def has_fast_bfloat16(device: str) -> bool:
+    """Whether this CPU or GPU multiplies bfloat16 faster than float32.
+
+    device (str): "cpu", "cuda" ...
+    """
+    if device == "cuda":
+        return torch.cuda.get_device_capability() >= (8, 0)
+    if device != "cpu":
+        return True
     probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, name, bool)() for name in probes)
 

@@ -158,6 +158,13 @@ def test_segments_that_do_not_cover_each_token_once_are_an_error(bounds, calm_we
         layer.predict([Doc(NLP.vocab, words=["a", "b", "c", "d", "e"])])
 
 
+@pytest.mark.parametrize("returned", [None, [[0, 2]]])
+def test_a_segmenter_that_returns_no_spans_is_an_error(returned, calm_weights):
+    layer = BiLMLayer(calm_weights, lambda doc: returned)
+    with pytest.raises(ValueError, match="ELMO045"):
+        layer.predict([Doc(NLP.vocab, words=["a", "b"])])
+
+
 def test_a_segmenter_may_be_a_generator_and_give_empty_segments(calm_weights, layer):
     doc = NLP(TEXTS[0])
     bounds = [(0, 0), (0, 4), (4, 4), (4, len(doc))]
@@ -170,7 +177,7 @@ def test_a_segmenter_may_be_a_generator_and_give_empty_segments(calm_weights, la
 def test_bfloat16_is_close_and_only_used_where_it_is_fast(
     fast, calm_weights, layer, monkeypatch, recwarn
 ):
-    monkeypatch.setattr("spacy_elmo.layers.shim.has_fast_bfloat16", lambda: fast)
+    monkeypatch.setattr("spacy_elmo.layers.shim.has_fast_bfloat16", lambda _: fast)
     docs = [NLP(text) for text in TEXTS]
     rounded = BiLMLayer(calm_weights, precision="bfloat16")
     found, wanted = rounded.predict(docs), layer.predict(docs)
