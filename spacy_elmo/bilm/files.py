@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, List, NamedTuple, Union
 
-from ..errors import Errors, MissingWeights, WeightsError
+from ..errors import Errors, MissingWeights, WeightsError, looked_for
 
 PathLike = Union[str, Path]
 
@@ -56,8 +56,12 @@ def find_files(path: PathLike) -> ModelFiles:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well:
-    a reader sees the old file or the new one, never a part.
+    a reader sees the old file or the new one, never a part. What is there and no
+    file, such as a pipe, is written to.
     """
+    if path.exists() and not path.is_file():
+        yield path
+        return
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -152,7 +156,7 @@ def _is_weights(name: str) -> bool:
 def _missing(path: Path) -> Exception:
     return MissingWeights(
         Errors.E001.format(
-            path=path,
+            path=looked_for(path),
             names="such as en_elmo_sm",
             published="such as allennlp/original; names are for configs, commands and "
             "spacy_elmo.weights.resolve",

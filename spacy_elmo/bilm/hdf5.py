@@ -1,5 +1,6 @@
 """Datasets of numbers in HDF5 files, read with suspicion."""
 
+import io
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,49 @@ def open_hdf5(file: Union[Path, BinaryIO], name: str) -> Iterator[Any]:
         raise WeightsError(Errors.E004.format(path=name, reason=e)) from None
     with h5:
         yield h5
+
+
+@contextmanager
+def create_hdf5(path: Path) -> Iterator[Any]:
+    """Open an HDF5 file for writing; one that is there is written over.
+
+    RAISES (OSError): If it cannot be written, for instance on a full disk.
+    """
+    import h5py
+
+    with _Target(path, "w+") as target:
+        try:
+            with h5py.File(target, "w") as h5:
+                yield h5
+        finally:
+            if target.failure is not None:
+                code, reason = target.failure.errno, target.failure.strerror
+                raise OSError(code, reason, str(path)) from None
+
+
+class _Target(io.FileIO):
+    """A file whose failures HDF5 does not hear of: it would try again when it closes
+    the file and when the process ends, and crash there.
+    """
+
+    failure: Optional[OSError] = None
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data)
+        try:
+            while self.failure is None and len(left):
+                left = left[super().write(left) :]
+        except OSError as e:
+            self.failure = e
+        return len(data)
+
+    def truncate(self, size: Optional[int] = None) -> int:
+        try:
+            if self.failure is None:
+                return super().truncate(size)
+        except OSError as e:
+            self.failure = e
+        return size or 0
 
 
 def read_dataset(h5: Any, name: str, path: str) -> npt.NDArray[np.float32]:

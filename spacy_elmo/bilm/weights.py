@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..errors import Errors, WeightsError
 from .files import ModelFiles, PathLike, find_files, replacing
-from .hdf5 import CHECKSUM, open_hdf5, read_dataset, write_dataset
+from .hdf5 import CHECKSUM, create_hdf5, open_hdf5, read_dataset, write_dataset
 from .model import BiLM, BiLMState
 from .options import Options
 
@@ -135,7 +135,8 @@ def write_hdf5(
     """Write the weights in the official layout to a path or a binary file."""
     import h5py
 
-    with h5py.File(target, "w") as h5:
+    file = create_hdf5(target) if isinstance(target, Path) else h5py.File(target, "w")
+    with file as h5:
         for entry in layout(bilm):
             array = entry.write(entry.param.detach().float().cpu().numpy())
             if entry.name.endswith("/B"):

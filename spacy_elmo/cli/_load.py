@@ -49,7 +49,9 @@ def load_elmo(
             config = {"nlp": {**config, "pipeline": []}, "components": {}}
             nlp = load_model_from_config(config, auto_fill=True)
         except Exception as e:  # whatever the language or its tokenizer raises
-            raise CorpusError(Errors.E051.format(path="[nlp]", problem=e)) from None
+            where = "--lang" if lang is not None else "[nlp] in config.cfg"
+            problem = str(e).rstrip(".")
+            raise CorpusError(Errors.E051.format(path=where, problem=problem)) from None
         nlp.add_pipe("elmo", config={"model": {"weights": weights}})
     elmos = [pipe for _, pipe in nlp.components if isinstance(pipe, ELMo)]
     if not elmos:

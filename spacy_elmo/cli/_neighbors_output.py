@@ -80,7 +80,7 @@ def write_page(
             lines.append(_highlight(context, f"{score:.3f}", CONTEXT_COLOR))
         docs.append({**_join(lines), "title": escape_html(query.word)})
     page = displacy.render(docs, style="ent", manual=True, page=True, jupyter=False)
-    with replacing(path) as temporary:
+    with replacing(path.resolve()) as temporary:
         temporary.write_text(page, encoding="utf8")
 
 

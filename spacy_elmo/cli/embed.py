@@ -105,6 +105,12 @@ def embed(
             wanted = " or ".join(map(repr, known))
             problem = Errors.E038.format(name=name, wanted=wanted, found=value)
             raise CorpusError(problem)
+    if n_process < 1 and n_process != -1:
+        problem = Errors.E038.format(
+            name="--n-process", wanted="at least 1, or -1 for all cores",
+            found=n_process,
+        )  # fmt: skip
+        raise CorpusError(problem)
     is_file = output_path.suffix in SUFFIXES
     folder = output_path
     if is_file:
@@ -198,10 +204,12 @@ def find_mix(nlp: Any, component: Optional[str]) -> Any:
     for name, pipe in nlp.components:
         for _, mix in _find_mixes(pipe):
             found.setdefault(name, []).append(mix)
+    known = ", ".join(found) or "none"
+    if component is not None and component not in found:
+        raise CorpusError(Errors.E116.format(name=component, names=known))
     names = [component] if component is not None else list(found)
-    mixes = [mix for name in names for mix in found.get(name, [])]
+    mixes = [mix for name in names for mix in found[name]]
     if len(mixes) != 1:
-        known = ", ".join(found) or "none"
         raise CorpusError(Errors.E112.format(n=len(mixes), names=known))
     return mixes[0]
 

@@ -5,20 +5,20 @@ import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ..errors import Errors, WeightsError
+from ..errors import Errors, MissingWeights, WeightsError
 from ._app import app, plain_errors
 
 
 @app.command("info")
 def info_cli(
     weights: str = Arg(
-        ..., help="Name or path of a biLM, or path of a pipeline with an elmo component"
+        ..., help="Name or path of a biLM, or of a pipeline with an elmo component"
     ),
     as_json: bool = Opt(False, "--json", "-j", help="Print JSON"),
 ) -> None:
     """
-    Print what a biLM is: its geometry, its parameters, its fingerprint and its
-    licence.
+    Print what a biLM is: its geometry, its parameters, its digests and its licence.
+    That of the parameters stays the same when a pipeline is saved with them.
     """
     with plain_errors():
         found = info(weights)
@@ -36,7 +36,8 @@ def info_cli(
             "Character CNN": f"{filters} ({char_cnn['activation']})",
             "Highway layers": char_cnn["n_highway"],
             "Parameters": f"{found['parameters']:,}",
-            "SHA-256": found["sha256"],
+            "Digest of parameters": found["digest"],
+            "SHA-256 of file": found["sha256"],
             **_downloaded_row(found["downloaded"]),
             "Licence": found["license"] or "not given",
         }
@@ -48,18 +49,18 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
 
     weights (str or Path): Name or path, which may be that of a saved pipeline.
     RETURNS (Dict[str, Any]): "path", "options" (as in options.json), "layers"
-        (L + 1), "width" of a layer, "parameters", "sha256" of the .hdf5 file,
-        "downloaded", the SHA-256 of each file as it came, or None, and "license" of
-        the meta.json beside it, or None.
+        (L + 1), "width" of a layer, "parameters", "digest" of their values and of the
+        geometry, "sha256" of the .hdf5 file, "downloaded", the SHA-256 of each file
+        as it came, or None, and "license" of the meta.json beside it, or None.
     RAISES (WeightsError): If the model cannot be read, or if a pipeline has several.
     """
     from ..bilm import BiLM
     from ..bilm.files import find_files
-    from ..weights import resolve
+    from ..layers.sentence_cache import digest
     from ..weights.digest import sha256
     from ..weights.record import read_record
 
-    path = _in_pipeline(resolve(weights))
+    path = _find(weights)
     bilm = BiLM.from_path(path)
     return {
         "path": str(path),
@@ -67,10 +68,29 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
         "layers": bilm.options.n_layers,
         "width": bilm.options.width,
         "parameters": sum(p.numel() for p in bilm.parameters()),
+        "digest": digest(bilm),
         "sha256": sha256(find_files(path).weights),
         "downloaded": read_record(path) or None,
         "license": _license(path),
     }
+
+
+def _find(weights: Union[str, Path]) -> Path:
+    """Where a biLM is, by its own name or path or by that of a pipeline."""
+    from spacy.util import get_model_meta, get_package_path, is_package
+
+    from ..weights import resolve
+
+    try:
+        return _in_pipeline(resolve(weights))
+    except MissingWeights:
+        name = str(weights)
+        if not is_package(name) or not (get_package_path(name) / "meta.json").is_file():
+            raise
+    package = get_package_path(name)
+    meta = get_model_meta(package)
+    folder = f"{meta['lang']}_{meta['name']}-{meta['version']}"
+    return _in_pipeline(package / folder)
 
 
 def _in_pipeline(path: Path) -> Path:

@@ -1,3 +1,4 @@
+import reprlib
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -214,7 +215,10 @@ def _index(text: _Text, chosen: Sequence[int]) -> Tuple[List[str], List[Ints1d]]
 
 def _spans(spans: Any, doc: Doc) -> List[Tuple[int, int]]:
     """(start, end) of each segment; together they must be the Doc."""
-    found = [(span.start, span.end) for span in spans]
+    try:
+        found = [(span.start, span.end) for span in spans]
+    except (TypeError, AttributeError):
+        raise ValueError(Errors.E045.format(found=reprlib.repr(spans))) from None
     at = 0
     for start, end in [*found, (len(doc), len(doc))]:
         if start != at or end < start:

@@ -51,10 +51,12 @@ def ScalarMix(
         raise ValueError(
             Errors.E038.format(name="dropout", wanted=wanted, found=dropout)
         )
+    if not l2 >= 0:
+        raise ValueError(Errors.E038.format(name="l2", wanted=">= 0", found=l2))
     if layers not in ("all", "top") and not (
         isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
     ):
-        raise ValueError(Errors.E034.format(layers=layers))
+        raise ValueError(Errors.E034.format(layers=layers, has=""))
     if init is not None and (
         any(s < 0 for s in init) or not np.isclose(sum(init), 1.0, atol=1e-3)
     ):
@@ -185,7 +187,8 @@ def _single_layer(model: Model[Any, Any]) -> int:
     layers, n_layers = model.attrs["layers"], model.get_dim("nL")
     layer = n_layers - 1 if layers == "top" else layers
     if layer >= n_layers:
-        raise ValueError(Errors.E034.format(layers=layers))
+        has = f" (the biLM has {n_layers}, layer 0 among them)"
+        raise ValueError(Errors.E034.format(layers=layers, has=has))
     return int(layer)
 
 

@@ -1,14 +1,16 @@
 import hashlib
 import sqlite3
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, Iterator, List, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from ..bilm import BiLM
-from ..errors import Errors
+from ..errors import Errors, Warnings
 
 Floats = npt.NDArray[np.float32]
 
@@ -69,11 +71,11 @@ class SentenceCache:
         """
         packed = self._layers.get(key)
         if packed is None and self._disk is not None:
-            with self._lock:
-                row = self._disk.execute(
+            with self._lock, self._trying() as disk:
+                row = disk.execute(
                     "SELECT layers FROM sentences WHERE words = ?", (key,)
                 ).fetchone()
-            packed = None if row is None else np.frombuffer(row[0], np.float32)
+                packed = None if row is None else np.frombuffer(row[0], np.float32)
         if packed is None:
             return False
         # Layer 0 is the token twice, and is kept once.
@@ -91,10 +93,11 @@ class SentenceCache:
         )
         with self._lock:
             if self._disk is not None:
-                self._disk.execute(
-                    "INSERT OR IGNORE INTO sentences VALUES (?, ?)",
-                    (key, packed.tobytes()),
-                )
+                with self._trying() as disk:
+                    disk.execute(
+                        "INSERT OR IGNORE INTO sentences VALUES (?, ?)",
+                        (key, packed.tobytes()),
+                    )
             n_bytes = packed.nbytes + len(key)
             if key not in self._layers and self.n_bytes + n_bytes <= self.max_bytes:
                 self._layers[key] = packed
@@ -103,8 +106,22 @@ class SentenceCache:
     def commit(self) -> None:
         """Write what was put to the disk."""
         if self._disk is not None:
-            with self._lock:
-                self._disk.commit()
+            with self._lock, self._trying() as disk:
+                disk.commit()
+
+    @contextmanager
+    def _trying(self) -> Iterator[sqlite3.Connection]:
+        """The disk; a failure there, such as a full disk, is its end and not that of
+        the training: the layers are computed again.
+        """
+        assert self._disk is not None
+        try:
+            yield self._disk
+        except sqlite3.Error as e:
+            self._disk = None
+            self.is_open = self.max_bytes > 0
+            warning = Warnings.W004.format(path=self.folder, reason=e)
+            warnings.warn(warning, stacklevel=2)
 
     def after_fork(self) -> None:
         """In a forked process: a thread of the parent may have held the lock, and

@@ -4,6 +4,7 @@ that are written stay, and the next run does the others.
 
 import json
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
@@ -14,6 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ..bilm.files import replacing
+from ..bilm.hdf5 import create_hdf5
 from ..errors import CorpusError, Errors
 
 Floats = npt.NDArray[np.float32]
@@ -86,7 +88,7 @@ def write_part(
     each text by its words.
     """
     index = {}
-    with replacing(path) as temporary, h5py.File(temporary, "w") as h5:
+    with _writing(path) as h5:
         for number, doc in enumerate(docs, start):
             words = [token.text for token in doc]
             h5[str(number)] = choose(doc._.elmo).astype(dtype)
@@ -102,7 +104,7 @@ def merge(folder: Path, output: Path) -> int:
     """
     n = 0
     index: Dict[str, str] = {}
-    with replacing(output) as temporary, h5py.File(temporary, "w") as out:
+    with _writing(output) as out:
         for path in sorted(folder.glob("*.hdf5")):
             with h5py.File(path, "r") as part:
                 numbers = sorted(int(name) for name in part if name != INDEX)
@@ -131,6 +133,16 @@ def make_choice(layers: str, mix: Any = None) -> Choose:
     if layers == "mean":
         return lambda X: X.mean(axis=1)
     return lambda X: np.asarray(mix.ops.to_numpy(mix.predict([mix.ops.asarray(X)])[0]))
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[Any]:
+    try:
+        with replacing(path) as temporary, create_hdf5(temporary) as h5:
+            yield h5
+    except OSError as e:
+        error = Errors.E115.format(path=path, reason=e.strerror or e)
+        raise CorpusError(error) from None
 
 
 def _write_index(h5: Any, index: Dict[str, str]) -> None:

@@ -140,7 +140,7 @@ def _restore(
 ) -> Progress:
     different = _differences(saved["settings"], _identity(settings, run.rows))
     if different:
-        what = ", ".join(different)
+        what = ", ".join(name.replace("corpus.", "the text's ") for name in different)
         raise TrainingError(Errors.E055.format(path=path, what=what))
     try:
         run.bilm.load_state_dict(saved["bilm"])

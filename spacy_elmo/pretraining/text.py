@@ -8,14 +8,16 @@ import glob
 import gzip
 import io
 import lzma
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Union
 
 import srsly
 
-from ..errors import CorpusError, Errors
+from ..errors import CorpusError, Errors, Warnings
 
 SUFFIXES = (".txt", ".jsonl", ".spacy")
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 # A text without blank lines would be one document; it is cut after so many lines.
 MAX_DOCUMENT_LINES = 200
 
@@ -59,8 +61,8 @@ def read_documents(path: Path, *, strict: bool = False) -> Iterator[Any]:
 
     path (Path): A file that `find_texts` found.
     strict (bool): Bytes that are not UTF-8 are an error. Otherwise each is read as
-        U+FFFD: of the millions of lines that a language model is trained on, some may
-        be broken.
+        U+FFFD, and a warning says how many lines there are: of the millions that a
+        language model is trained on, some may be broken.
     YIELDS (List[str] or List[List[str]] or Doc): A document.
     RAISES (CorpusError): If the file is damaged.
     """
@@ -72,12 +74,16 @@ def read_documents(path: Path, *, strict: bool = False) -> Iterator[Any]:
         errors = "surrogateescape" if strict else "replace"
         # Only "\n" ends a line: JSON strings may hold the other line separators.
         with (
-            _open(path) as file,
+            io.BufferedReader(_open(path)) as file,
             io.TextIOWrapper(
-                file, encoding="utf8", errors=errors, newline="\n"
+                file, encoding="utf-8-sig", errors=errors, newline="\n"
             ) as opened,
         ):
-            lines = _refuse_escapes(path, opened) if strict else opened
+            if file.peek(2)[:2] in UTF16:
+                problem = "is UTF-16. Convert it: 'iconv -f utf16 -t utf8'"
+                raise _unusable(path, problem)
+            check = _refuse_escapes if strict else _count_replaced
+            lines = check(path, opened)
             yield from (
                 _read_jsonl(path, lines) if kind == ".jsonl" else _read_txt(lines)
             )
@@ -101,6 +107,18 @@ def _refuse_escapes(path: Path, lines: Iterable[str]) -> Iterator[str]:
             )
             raise _unusable(path, problem) from None
         yield line
+
+
+def _count_replaced(path: Path, lines: Iterable[str]) -> Iterator[str]:
+    """The lines, and behind the last a warning of those with U+FFFD."""
+    n = first = 0
+    for number, line in enumerate(lines, 1):
+        if "\ufffd" in line:
+            n, first = n + 1, first or number
+        yield line
+    if n:
+        warning = Warnings.W005.format(path=path, n=n, first=first)
+        warnings.warn(warning, stacklevel=2)
 
 
 def _read_txt(lines: Iterable[str]) -> Iterator[List[str]]:

@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import List, Union
 
 from .. import registry
-from ..errors import Errors, MissingWeights
+from ..errors import Errors, MissingWeights, looked_for
 from .addresses import MODELS, find_published
 from .cache import cached_path
 
@@ -26,7 +26,7 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     if published is None:
         names, others = ", ".join(registered_names()), ", ".join(MODELS)
         raise MissingWeights(
-            Errors.E001.format(path=name, names=names, published=others)
+            Errors.E001.format(path=looked_for(name), names=names, published=others)
         )
     cached = cached_path(name, published)
     if not cached.exists():

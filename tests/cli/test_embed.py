@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -101,6 +102,36 @@ def test_the_trained_mix_of_a_component(embed, nlp, tmp_path):
 def test_a_mix_needs_a_component_that_has_one(elmo, corpus, tiny_weights, tmp_path):
     result = elmo("embed", corpus, tmp_path / "o.h5", "-w", tiny_weights, "-L", "mix")
     assert result.exit_code == 1 and "ELMO112" in result.text
+
+
+def test_a_component_that_has_no_mix_is_named(elmo, corpus, nlp, tmp_path):
+    nlp.to_disk(tmp_path / "pipeline")
+    options = "-p", tmp_path / "pipeline", "-L", "mix", "-c", "taggr"
+    result = elmo("embed", corpus, tmp_path / "o.h5", *options)
+    assert result.exit_code == 1
+    assert "ELMO116" in result.text and "'taggr'" in result.text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of a process")
+@pytest.mark.parametrize("output", ["out.hdf5", "parts"])
+def test_a_file_that_cannot_be_written_is_a_message(
+    elmo, tiny_weights, corpus, tmp_path, output
+):
+    corpus.write_text("\n".join(100 * TEXTS) + "\n", encoding="utf8")
+    run = [sys.executable, "-m", "spacy", "elmo", "embed"]
+    run += [str(corpus), str(tmp_path / output), "-w", str(tiny_weights), "-S"]
+    # HDF5 would write again when it closes the file, and when the process ends.
+    limited = f"ulimit -f 100; exec {shlex.join(run)}"
+    done = subprocess.run(
+        ["bash", "-c", limited], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    printed = done.stdout + done.stderr
+    assert "ELMO115" in printed and "Traceback" not in printed
+    assert subprocess.run(run, check=False).returncode == 0
+    if output == "out.hdf5":
+        with h5py.File(tmp_path / output, "r") as h5:
+            assert len(h5) == 401
 
 
 def test_two_processes_give_the_same(embed):
@@ -313,7 +344,13 @@ def test_a_file_is_never_overwritten(embed, elmo, corpus, tiny_weights, tmp_path
 
 
 @pytest.mark.parametrize(
-    "option, value", [("--layers", "best"), ("--dtype", "int8"), ("--engine", "spark")]
+    "option, value",
+    [
+        ("--layers", "best"),
+        ("--dtype", "int8"),
+        ("--engine", "spark"),
+        ("--n-process", "0"),
+    ],  # fmt: skip
 )
 def test_an_unknown_option_is_a_message(elmo, corpus, tmp_path, option, value):
     result = elmo("embed", corpus, tmp_path / "out.hdf5", option, value)

@@ -52,6 +52,34 @@ def test_info_of_a_pipeline_is_that_of_its_bilm(elmo, nlp, tmp_path):
     assert "ELMO127" in result.text and "pipeline/other" in result.text
 
 
+def test_info_of_an_installed_pipeline(elmo, nlp, tmp_path, monkeypatch):
+    """What `spacy package` makes, on the path and with its metadata."""
+    version, package = "1.0.0", tmp_path / "en_made"
+    nlp.meta.update(lang="en", name="made", version=version)
+    package.mkdir()
+    nlp.to_disk(package / f"en_made-{version}")
+    shutil.copy(package / f"en_made-{version}" / "meta.json", package)
+    (package / "__init__.py").touch()
+    metadata = tmp_path / f"en_made-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text(f"Metadata-Version: 2.1\nName: en_made\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = elmo("info", "en_made", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert found["path"] == str(package / f"en_made-{version}" / "elmo")
+
+
+def test_the_digest_of_the_parameters_stays_when_they_are_saved(
+    elmo, nlp, tiny_weights, tmp_path
+):
+    nlp.to_disk(tmp_path / "pipeline")
+    paths = tiny_weights, tmp_path / "pipeline"
+    source, saved = (json.loads(elmo("info", p, "--json").output) for p in paths)
+    assert source["digest"] == saved["digest"]
+    assert source["sha256"] != saved["sha256"]
+
+
 def test_info_of_a_downloaded_model_has_the_digests_that_came(model, elmo):
     assert json.loads(elmo("info", model, "--json").output)["downloaded"] is None
     digests = {"options.json": "1" * 64, "weights.hdf5": "2" * 64}

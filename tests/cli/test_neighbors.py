@@ -1,5 +1,7 @@
 import json
+import os
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -200,6 +202,21 @@ def test_a_page_with_the_contexts_highlighted(elmo, corpus, tiny_weights, tmp_pa
     assert page.count('<mark class="entity"') == n_marks
     for context in found["contexts"]:
         assert f"{context['score']:.3f}" in page
+
+
+def test_a_page_goes_through_a_link_and_into_a_pipe(
+    elmo, corpus, tiny_weights, tmp_path
+):
+    options = "-w", tiny_weights, "--html"
+    page, link, pipe = (tmp_path / name for name in ("page.html", "link.html", "pipe"))
+    link.symlink_to(page)
+    assert elmo("neighbors", corpus, QUERY, *options, link).exit_code == 0
+    assert link.is_symlink() and page.read_text().startswith("<!DOCTYPE html>")
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    assert elmo("neighbors", corpus, QUERY, *options, pipe).exit_code == 0
+    printed, _ = reader.communicate(timeout=60)
+    assert printed == page.read_bytes() and pipe.is_fifo()
 
 
 def test_a_pipeline_instead_of_weights(find, elmo, corpus, bilm_config, tmp_path):

@@ -149,7 +149,8 @@ def test_init_gives_the_weights_after_the_softmax(init, assert_close):
         ({"layers": -1}, "ELMO034"),
         ({"layers": 1.5}, "ELMO034"),
         ({"layers": True}, "ELMO034"),
-        ({"layers": 3}, "ELMO034.*3"),
+        ({"layers": 3}, "ELMO034.*'3'.*has 3"),
+        ({"l2": -1.0}, "ELMO038.*l2.*-1"),
     ],
 )
 def test_wrong_arguments_are_errors(arguments, error):

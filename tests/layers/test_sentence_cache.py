@@ -117,6 +117,21 @@ def test_a_damaged_file_is_a_clear_error(calm_weights, docs, tmp_path):
         run(BiLMLayer(calm_weights, sentence_cache_path=str(tmp_path)), docs)
 
 
+def test_a_full_disk_ends_the_cache_and_not_the_training(calm_weights, tmp_path):
+    docs = [Doc(Vocab(), words=[f"play{i}"] * 20) for i in range(20)]
+    layer = BiLMLayer(calm_weights, sentence_cache_path=str(tmp_path / "cache"))
+    wanted = run(BiLMLayer(calm_weights), docs)
+    cache = get_shim(layer).sentences
+    cache.open(get_shim(layer).bilm, "float32-zero")
+    cache._disk.execute("PRAGMA max_page_count = 3")
+    with pytest.warns(UserWarning, match="ELMOW004.*full"):
+        found = run(layer, docs)
+    for vectors in (found, run(layer, docs)):
+        for mine, theirs in zip(vectors, wanted):
+            np.testing.assert_array_equal(mine, theirs)
+    assert cache.is_open and cache.n_bytes > 0  # in memory
+
+
 def test_threads_share_a_cache(calm_weights, docs, tmp_path):
     layer = BiLMLayer(calm_weights, sentence_cache_path=str(tmp_path))
     wanted = run(BiLMLayer(calm_weights), docs)

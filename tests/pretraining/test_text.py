@@ -47,6 +47,27 @@ def test_truncated_archive_is_an_error_and_not_a_short_corpus(tmp_path):
         list(read_documents(path))
 
 
+def test_lines_that_are_not_utf8_are_counted(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("One café.\nTwo.\nA résumé.\n".encode("latin1"))
+    with pytest.warns(UserWarning, match="ELMOW005.*a.txt: 2 lines.* line 1"):
+        assert list(read_documents(path)) == [
+            ["One caf\ufffd.", "Two.", "A r\ufffdsum\ufffd."]
+        ]
+    with pytest.raises(CorpusError, match="line 1 is not UTF-8.*0xe9"):
+        list(read_documents(path, strict=True))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, strict):
+    path = tmp_path / "a.txt"
+    path.write_text(TXT, encoding="utf-8-sig")
+    assert list(read_documents(path, strict=strict)) == DOCUMENTS
+    path.write_text(TXT, encoding="utf-16")
+    with pytest.raises(CorpusError, match="UTF-16"):
+        list(read_documents(path, strict=strict))
+
+
 def test_jsonl_has_text_or_tokens(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(

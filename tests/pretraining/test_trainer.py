@@ -182,6 +182,11 @@ def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
     config = (tmp_path / "out" / "config.cfg").read_text()
     with pytest.raises(TrainingError, match=r"ELMO055.*training\.dropout"):
         pretrain(make_settings(dropout=0.2), tmp_path / "out", silent=True)
+    with pytest.raises(TrainingError, match="another text .the text's documents"):
+        text = tmp_path / "other.txt"
+        text.write_text(made_up.text(70, 5))
+        other = make_settings(overrides={"paths.train": str(text)})
+        pretrain(other, tmp_path / "out", silent=True)
     with pytest.raises(TrainingError, match=r"model\.lstm\.dim"):
         other = make_settings(overrides={"model.lstm.dim": 16})
         pretrain(other, tmp_path / "out", silent=True)
