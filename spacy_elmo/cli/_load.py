@@ -1,7 +1,7 @@
 """Names and paths on the command line -> pipelines and vectors."""
 
 import sys
-from typing import TYPE_CHECKING, Any, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, List, Optional, Tuple, Union
 
 from ..errors import CorpusError, Errors
 
@@ -59,6 +59,21 @@ def load_elmo(
     # spaCy's limit on the length of a text is for its parser.
     nlp.max_length = sys.maxsize
     return nlp, elmos[0], bool(tokenized)
+
+
+def require_layer(elmo: "ELMo", layer: Union[int, str]) -> None:
+    """Read the biLM of a component, which must have a layer.
+
+    layer (int or str): See `layers.vectors.set_vector_hooks`.
+    RAISES (CorpusError): If it has not.
+    """
+    from ..layers.vectors import check_layer
+
+    elmo.model.initialize()
+    try:
+        check_layer(layer, elmo.model.get_dim("nL"))
+    except ValueError as e:
+        raise CorpusError(str(e)) from None
 
 
 def load_static(pipeline: str) -> "StaticVectors":

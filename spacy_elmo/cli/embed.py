@@ -42,7 +42,8 @@ def embed_cli(
         "all",
         "--layers",
         "-L",
-        help="'all', 'top', 'mean', or the trained 'mix' of a --component",
+        help="'all', 'top', the number of one (0 is the token layer), 'mean', or the "
+        "trained 'mix' of a --component",
     ),
     component: Optional[str] = Opt(
         None, "--component", "-c", help="Component of the pipeline whose mix it is"
@@ -101,7 +102,7 @@ def embed(
         ("--dtype", settings["dtype"], DTYPES),
         ("--engine", engine, ENGINES),
     ):
-        if value not in known:
+        if value not in known and not (known is LAYERS and value.isdecimal()):
             wanted = " or ".join(map(repr, known))
             problem = Errors.E038.format(name=name, wanted=wanted, found=value)
             raise CorpusError(problem)
@@ -177,12 +178,14 @@ def make_job(
         are tokenized, and what runs must share to go on with each other's parts.
     """
     from ..pipeline.embedding import Job, make_choice
-    from ._load import load_elmo
+    from ._load import load_elmo, require_layer
 
     nlp, elmo, is_tokenized = load_elmo(weights, pipeline, lang, tokenized)
     mix = None
     if layers == "mix":
         mix = find_mix(nlp, component)
+    elif layers.isdecimal():
+        require_layer(elmo, int(layers))
     # What comes before may set the sentences that elmo reads; what comes after does
     # not matter here.
     last = nlp.pipe_names.index(elmo.name)

@@ -7,7 +7,7 @@ from spacy.cli._util import Arg, Opt
 from ..errors import CorpusError, Errors
 from ._app import app, plain_errors
 from ._docs import make_doc, read_batches
-from ._load import DEFAULT_WEIGHTS, load_elmo, load_static
+from ._load import DEFAULT_WEIGHTS, load_elmo, load_static, require_layer
 from ._neighbors_output import print_json, print_tables, write_page
 
 if TYPE_CHECKING:
@@ -134,7 +134,6 @@ def neighbors(
     RAISES (CorpusError): If a query, the corpus or a setting cannot be used.
     RAISES (WeightsError): If the biLM cannot be read.
     """
-    from ..layers.vectors import check_layer
     from ..pipeline.neighbors import find_neighbors
     from ..pretraining.text import find_texts
 
@@ -142,11 +141,7 @@ def neighbors(
     static = None if vectors is None else load_static(vectors)
     nlp, elmo, tokenized = load_elmo(weights, pipeline, lang, tokenized)
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
-    elmo.model.initialize()
-    try:
-        check_layer(layer, elmo.model.get_dim("nL"))
-    except ValueError as e:
-        raise CorpusError(str(e)) from None
+    require_layer(elmo, layer)
     segmenter = elmo.model.attrs["segmenter"]
     batches = read_batches(nlp, files, segmenter, tokenized=tokenized, limit=limit)
     return find_neighbors(

@@ -17,6 +17,7 @@ from spacy.tokens import Doc
 from ..bilm.files import replacing
 from ..bilm.hdf5 import create_hdf5
 from ..errors import CorpusError, Errors
+from ..layers.vectors import Layer, select_layer
 
 Floats = npt.NDArray[np.float32]
 # From the layers of a text, (n_tokens, L + 1, width), to what is written.
@@ -122,16 +123,15 @@ def merge(folder: Path, output: Path) -> int:
 def make_choice(layers: str, mix: Any = None) -> Choose:
     """The layers that are written.
 
-    layers (str): "all", (L + 1, n_tokens, width) as AllenNLP has it; "top" or "mean",
-        (n_tokens, width); or "mix".
+    layers (str): "all", (L + 1, n_tokens, width) as AllenNLP has it; "top", "mean" or
+        the number of a layer, (n_tokens, width); or "mix".
     mix (Model[List[Floats3d], List[Floats2d]]): What "mix" is by.
     """
     if layers == "all":
         return lambda X: X.transpose(1, 0, 2)
-    if layers == "top":
-        return lambda X: X[:, -1]
-    if layers == "mean":
-        return lambda X: X.mean(axis=1)
+    if layers != "mix":
+        layer: Layer = int(layers) if layers.isdecimal() else layers
+        return lambda X: select_layer(X, layer)
     return lambda X: np.asarray(mix.ops.to_numpy(mix.predict([mix.ops.asarray(X)])[0]))
 
 

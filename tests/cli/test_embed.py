@@ -73,14 +73,17 @@ def test_each_dataset_has_its_words(embed, tmp_path):
         assert json.loads(h5["1"].attrs["words"]) == ["Play", "it"]
 
 
-def test_one_layer_or_their_mean(embed):
+def test_one_layer_or_their_mean(embed, elmo, corpus, tiny_weights, tmp_path):
     layers = embed(output="all.h5")["0"]
-    for option, wanted in (("top", layers[-1]), ("mean", layers.mean(0))):
+    by_option = {"top": layers[-1], "mean": layers.mean(0), "1": layers[1]}
+    for option, wanted in by_option.items():
         found = embed("--layers", option, output=f"{option}.h5")["0"]
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
     low = embed("--dtype", "float16", output="low.h5")["0"]
     assert low.dtype == np.float16
     np.testing.assert_allclose(low, layers, atol=1e-2)
+    none = elmo("embed", corpus, tmp_path / "o.h5", "-w", tiny_weights, "-L", 3)
+    assert none.exit_code == 1 and "ELMO124" in none.text and "3 layers" in none.text
 
 
 def test_the_trained_mix_of_a_component(embed, nlp, tmp_path):
