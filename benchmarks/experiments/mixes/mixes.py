@@ -36,27 +36,42 @@ def main() -> None:
         HERE / "results.json",
         {name: {"s": row[:-1], "gamma": row[-1]} for name, row in means.items()},
     )
-    plot({name: row[:-1] for name, row in means.items()}, HERE / "results.png")
+    plot(means, HERE / "results.png")
     print("\n".join(lines))
 
 
-def plot(weights: Dict[str, List[float]], path: Path) -> None:
+def plot(mixes: Dict[str, List[float]], path: Path) -> None:
+    """A row a mix: s, and gamma on a scale of its own."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    fig, ax = plt.subplots(figsize=(4.5, 0.8 + 0.28 * len(weights)),
-                           layout="constrained")  # fmt: skip
-    image = ax.imshow(list(weights.values()), cmap="viridis", vmin=0, aspect="auto")
-    ax.set_yticks(range(len(weights)), list(weights))
-    n = len(next(iter(weights.values())))
-    ax.set_xticks(range(n), [f"$s_{j}$" for j in range(n)])
-    for i, row in enumerate(weights.values()):
-        for j, s in enumerate(row):
-            ax.text(j, i, f"{s:.2f}", ha="center", va="center", color="white")
-    fig.colorbar(image)
+    rows = list(mixes.values())
+    n_layers = len(rows[0]) - 1
+    fig, (left, right) = plt.subplots(
+        1, 2, figsize=(5.2, 0.8 + 0.28 * len(rows)), width_ratios=(n_layers, 1),
+        layout="constrained",
+    )  # fmt: skip
+    names = [f"$s_{j}$" for j in range(n_layers)]
+    heat(left, [row[:-1] for row in rows], names, "viridis", 0.0)
+    left.set_yticks(range(len(rows)), list(mixes))
+    heat(right, [row[-1:] for row in rows], [r"$\gamma$"], "cividis", 1.0)
+    right.set_yticks([])
     fig.savefig(path, dpi=110)
+
+
+def heat(
+    ax: Any, grid: List[List[float]], names: List[str], colors: str, least: float
+) -> None:
+    largest = max(max(row) for row in grid)
+    ax.imshow(grid, cmap=colors, vmin=least, vmax=largest, aspect="auto")
+    ax.set_xticks(range(len(names)), names)
+    for i, row in enumerate(grid):
+        for j, x in enumerate(row):
+            is_bright = x - least > 0.7 * (largest - least)
+            color = "black" if is_bright else "white"
+            ax.text(j, i, f"{x:.2f}", ha="center", va="center", color=color)
 
 
 if __name__ == "__main__":
