@@ -144,25 +144,24 @@ def pipe(weights):
     return difference(*found)
 
 
-def pretrain(folder, state, kind):
+def pretrain(folder):
     """Perplexities of a run, of the same prolonged, and of one that starts from it."""
     text = folder / "text.txt"
-    text.write_text(made_up.text(60))
-    softmax = {"kind": kind, **({"n_samples": 8} if kind == "sampled" else {})}
+    text.write_text(made_up.text(40))
+    paper = {"state": "carried", "softmax": {"kind": "sampled", "n_samples": 8}}
     found = []
     for device in DEVICES:
-        trainer.joined_processes = partial(
-            nullcontext, Processes(device=torch.device(device))
-        )
-        output = folder / f"{state}-{kind}-{device}"
+        processes = Processes(device=torch.device(device))
+        trainer.joined_processes = partial(nullcontext, processes)
+        output = folder / device[:3]
         found.append([])
-        for path, start, n in (
-            (output, None, 320), (output, None, 480), (output / "adapted", output, 320),
-        ):  # fmt: skip
-            config = made_up.pretrain_config(
-                text, text, state=state, softmax=softmax, max_tokens=n
-            )
-            config["paths"]["init_from"] = start and str(start)
+        for path, start, settings in (
+            (output, None, {"max_tokens": 240, **paper}),
+            (output, None, {"max_tokens": 320, **paper}),
+            (output / "adapted", str(output), {"max_tokens": 320}),
+        ):
+            config = made_up.pretrain_config(text, text, **settings)
+            config["paths"]["init_from"] = start
             Config(config).to_disk(folder / "config.cfg")
             settings = read_settings(folder / "config.cfg")
             perplexity = trainer.pretrain(settings, path, silent=True)
@@ -180,9 +179,6 @@ if __name__ == "__main__":
     found = {
         "encode": encode(weights),
         "pipe": pipe(weights),
-        "pretrain": [
-            pretrain(folder, "zero", "full"),
-            pretrain(folder, "carried", "sampled"),
-        ],
+        "pretrain": pretrain(folder),
     }
     print(json.dumps(found))
