@@ -55,7 +55,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_an_unbroken_one(tmp_path):
     config = tmp_path / "config.cfg"
     Config(settings).to_disk(config)
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
-    assert start(config, unbroken).wait() == 0
+    whole = start(config, unbroken)
     rng, n_kills = random.Random(0), 0
     while n_kills < KILLS:
         process, before = start(config, broken), n_checkpoints(broken)
@@ -67,7 +67,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_an_unbroken_one(tmp_path):
         process.kill()
         process.wait()
         n_kills += 1
-    assert start(config, broken).wait() == 0
+    assert start(config, broken).wait() == whole.wait() == 0
     assert n_kills > 0
     for name, array in arrays(unbroken).items():
         np.testing.assert_array_equal(arrays(broken)[name], array)
