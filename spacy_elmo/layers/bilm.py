@@ -217,8 +217,9 @@ def _spans(spans: Any, doc: Doc) -> List[Tuple[int, int]]:
     """(start, end) of each segment; together they must be the Doc."""
     try:
         found = [(span.start, span.end) for span in spans]
-    except (TypeError, AttributeError):
-        raise ValueError(Errors.E045.format(found=reprlib.repr(spans))) from None
+    except (TypeError, AttributeError) as e:
+        # The cause may be in a generator of the user's.
+        raise ValueError(Errors.E045.format(found=reprlib.repr(spans))) from e
     at = 0
     for start, end in [*found, (len(doc), len(doc))]:
         if start != at or end < start:

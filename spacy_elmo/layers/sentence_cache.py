@@ -71,11 +71,7 @@ class SentenceCache:
         """
         packed = self._layers.get(key)
         if packed is None and self._disk is not None:
-            with self._lock, self._trying() as disk:
-                row = disk.execute(
-                    "SELECT layers FROM sentences WHERE words = ?", (key,)
-                ).fetchone()
-                packed = None if row is None else np.frombuffer(row[0], np.float32)
+            packed = self._read(key)
         if packed is None:
             return False
         # Layer 0 is the token twice, and is kept once.
@@ -92,9 +88,9 @@ class SentenceCache:
             [layers[:, 0, : width // 2], layers[:, 1:].reshape(n, -1)], axis=1
         )
         with self._lock:
-            if self._disk is not None:
-                with self._trying() as disk:
-                    disk.execute(
+            with self._trying():
+                if self._disk is not None:
+                    self._disk.execute(
                         "INSERT OR IGNORE INTO sentences VALUES (?, ?)",
                         (key, packed.tobytes()),
                     )
@@ -105,18 +101,27 @@ class SentenceCache:
 
     def commit(self) -> None:
         """Write what was put to the disk."""
-        if self._disk is not None:
-            with self._lock, self._trying() as disk:
-                disk.commit()
+        with self._lock, self._trying():
+            if self._disk is not None:
+                self._disk.commit()
+
+    def _read(self, key: bytes) -> Optional[Floats]:
+        """What the disk has for a sentence."""
+        row = None
+        with self._lock, self._trying():
+            if self._disk is not None:
+                row = self._disk.execute(
+                    "SELECT layers FROM sentences WHERE words = ?", (key,)
+                ).fetchone()
+        return None if row is None else np.frombuffer(row[0], np.float32)
 
     @contextmanager
-    def _trying(self) -> Iterator[sqlite3.Connection]:
-        """The disk; a failure there, such as a full disk, is its end and not that of
-        the training: the layers are computed again.
+    def _trying(self) -> Iterator[None]:
+        """A failure of the disk, such as a full one, is its end and not that of the
+        training: the layers are computed again.
         """
-        assert self._disk is not None
         try:
-            yield self._disk
+            yield
         except sqlite3.Error as e:
             self._disk = None
             self.is_open = self.max_bytes > 0
