@@ -45,8 +45,8 @@ setup(
         ],
         "spacy_misc": [
             "spacy_elmo.segment_sentences.v1 = "
-            "spacy_elmo.layers.sentences:segment_sentences",
-            "spacy_elmo.segment_docs.v1 = spacy_elmo.layers.sentences:segment_docs",
+            "spacy_elmo.layers.segmenters:segment_sentences",
+            "spacy_elmo.segment_docs.v1 = spacy_elmo.layers.segmenters:segment_docs",
         ],
         "spacy_cli": ["elmo = spacy_elmo.cli:app"],
         "spacy_elmo_weights": ["en_elmo_sm = spacy_elmo.weights.bundled:en_elmo_sm"],

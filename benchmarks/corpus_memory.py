@@ -20,7 +20,7 @@ from typing import Any, Dict, Iterator
 
 from machine import machine
 
-from spacy_elmo.pretraining.text import find_texts, read_documents
+from spacy_elmo.text import find_texts, read_documents
 
 CONFIG = Path(__file__).parents[1] / "configs" / "pretrain_small.cfg"
 # Every so many words, one that earlier repetitions do not have: about as many distinct

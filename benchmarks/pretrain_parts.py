@@ -16,8 +16,8 @@ from machine import machine, peak_products
 from pretrain import ROOT, WARM_UP, compile_all, our_step, products
 from torch.profiler import ProfilerActivity, profile
 
+from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.corpus import load_corpora
-from spacy_elmo.pretraining.settings import read_settings
 
 STEPS = 4
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::addbmm", "aten::baddbmm")

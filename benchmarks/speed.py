@@ -34,7 +34,7 @@ from spacy_elmo.bilm.batches import make_batches
 from spacy_elmo.bilm.lstm import LEAST_READINGS
 from spacy_elmo.bilm.model import MAX_BATCH_TOKENS
 from spacy_elmo.bilm.reading import Reading
-from spacy_elmo.layers.cache import WordCache
+from spacy_elmo.layers.word_cache import WordCache
 
 ROOT = Path(__file__).resolve().parent.parent
 FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]

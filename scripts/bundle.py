@@ -21,9 +21,9 @@ import typer
 from spacy_elmo.about import __version__
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.cli.evaluate import evaluate
+from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.initialization import initialize
-from spacy_elmo.pretraining.model import read_softmax, write_model
-from spacy_elmo.pretraining.settings import read_settings
+from spacy_elmo.pretraining.language_model import read_softmax, write_model
 from spacy_elmo.pretraining.softmax import Softmax
 from spacy_elmo.pretraining.vocabulary import read_vocabulary, write_vocabulary
 

@@ -20,9 +20,9 @@ from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.pretraining import trainer
-from spacy_elmo.pretraining.processes import Processes
-from spacy_elmo.pretraining.settings import read_settings
+from spacy_elmo.pretraining import training
+from spacy_elmo.pretraining.config import read_settings
+from spacy_elmo.pretraining.distributed import Processes
 
 NAME = "elsewhere"
 DEVICES = "cpu", f"{NAME}:0"
@@ -152,7 +152,7 @@ def pretrain(folder):
     found = []
     for device in DEVICES:
         processes = Processes(device=torch.device(device))
-        trainer.joined_processes = partial(nullcontext, processes)
+        training.joined_processes = partial(nullcontext, processes)
         output = folder / device[:3]
         found.append([])
         for path, start, settings in (
@@ -164,7 +164,7 @@ def pretrain(folder):
             config["paths"]["init_from"] = start
             Config(config).to_disk(folder / "config.cfg")
             settings = read_settings(folder / "config.cfg")
-            perplexity = trainer.pretrain(settings, path, silent=True)
+            perplexity = training.pretrain(settings, path, silent=True)
             found[-1].append(perplexity.average)
     return found
 

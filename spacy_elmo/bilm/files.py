@@ -1,13 +1,10 @@
 """Where the options and the weights of a model are: a directory, a .zip, a file."""
 
 import io
-import os
-import tempfile
 import zipfile
 import zlib
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, List, NamedTuple, Union
+from typing import BinaryIO, Callable, List, NamedTuple, Union
 
 from ..errors import Errors, MissingWeights, WeightsError, looked_for
 
@@ -51,29 +48,6 @@ def find_files(path: PathLike) -> ModelFiles:
     else:
         raise _missing(path)
     return ModelFiles(str(options), options.read_bytes(), str(weights), weights)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well:
-    a reader sees the old file or the new one, never a part. What is there and no
-    file, such as a pipe, is written to.
-    """
-    if path.exists() and not path.is_file():
-        yield path
-        return
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # mkstemp makes private files; give it the rights that open() would.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _find_in_zip(path: Path) -> ModelFiles:

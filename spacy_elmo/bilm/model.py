@@ -75,7 +75,7 @@ class BiLM(nn.Module):
         RETURNS (BiLM): The model, in evaluation mode and without gradients.
         RAISES (WeightsError): If anything is missing, broken or contradictory.
         """
-        from .weights import read_bilm
+        from .official_format import read_bilm
 
         return read_bilm(path)
 
@@ -85,7 +85,7 @@ class BiLM(nn.Module):
         directory (str or Path): Made if need be.
         dtype (str): "float32" or "float16".
         """
-        from .weights import write_bilm
+        from .official_format import write_bilm
 
         write_bilm(self, directory, dtype=dtype)
 

@@ -56,7 +56,7 @@ def read_batches(
 
 def _read_parts(files: Iterable[Path], tokenized: bool) -> Iterator[Any]:
     """Paragraphs, lists of words, and Docs."""
-    from ..pretraining.text import read_documents
+    from ..text import read_documents
 
     for file in files:
         for document in read_documents(file, strict=True):

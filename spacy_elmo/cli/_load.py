@@ -8,8 +8,8 @@ from ..errors import CorpusError, Errors
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from ..pipeline.elmo import ELMo
-    from ..pipeline.neighbors import StaticVectors
+    from ..pipeline.component import ELMo
+    from ..pipeline.nearest import StaticVectors
 
 DEFAULT_WEIGHTS = "en_elmo_sm"
 
@@ -33,7 +33,7 @@ def load_elmo(
     """
     from spacy.util import load_model, load_model_from_config
 
-    from ..pipeline.elmo import ELMo
+    from ..pipeline.component import ELMo
     from ..weights import resolve
     from .evaluate import _tokenization
 

@@ -8,7 +8,7 @@ import srsly
 from wasabi import msg
 
 if TYPE_CHECKING:
-    from ..pipeline.neighbors import Context, Neighbors
+    from ..pipeline.nearest import Context, Neighbors
 
 # A text, and its marks as displaCy has them.
 Line = Tuple[str, List[Dict[str, Any]]]
@@ -66,7 +66,7 @@ def write_page(
     from spacy import displacy
     from spacy.util import escape_html
 
-    from ..bilm.files import replacing
+    from ..storage import replacing
 
     docs = []
     for query, words, contexts in found:

@@ -18,7 +18,7 @@ class FileEmbedder:
         self.job, self.tokenized, _ = make_job(Path(folder), **settings)
 
     def __call__(self, batch: Dict[str, Any]) -> Dict[str, Any]:
-        from ..pipeline.embedding import embed_file
+        from ..pipeline.vector_files import embed_file
         from .embed import read_texts
 
         counts = []

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from ..pipeline.elmo import ELMo
+    from ..pipeline.component import ELMo
 
 
 def describe_files(files: List[Path]) -> List[List[str]]:
     """The name and the SHA-256 of each file, in order."""
-    from ..weights.digest import sha256
+    from ..storage import sha256
 
     return [[file.name, sha256(file)] for file in files]
 
@@ -29,7 +29,7 @@ def describe_pipeline(nlp: "Language", elmo: "ELMo", mix: Any) -> Dict[str, Any]
     RETURNS (Dict[str, Any]): A digest each of the weights, of how text is cut into
         words and sentences for them, and of the mix.
     """
-    from ..layers.bilm import get_shim
+    from ..layers.doc_encoder import get_shim
     from ..layers.sentence_cache import digest
 
     return {
@@ -51,7 +51,7 @@ def _describe_text(nlp: "Language", elmo: "ELMo") -> List[Any]:
 
 def _describe_run(elmo: "ELMo") -> List[Any]:
     """How the biLM computes, beside its weights."""
-    from ..layers.bilm import get_shim
+    from ..layers.doc_encoder import get_shim
 
     shim = get_shim(elmo.model)
     bilm = shim.bilm

@@ -10,7 +10,7 @@ from ._app import app, plain_errors
 from ._recipe import describe_files, describe_pipeline
 
 if TYPE_CHECKING:
-    from ..pipeline.embedding import Job
+    from ..pipeline.vector_files import Job
 
 LAYERS = ("all", "top", "mean", "mix")
 DTYPES = ("float32", "float16")
@@ -92,9 +92,9 @@ def embed(
         is writing there.
     RAISES (WeightsError): If the weights cannot be used.
     """
-    from ..pipeline.embedding import merge, open_folder
-    from ..pretraining.text import find_texts
-    from ..weights.lock import hold
+    from ..pipeline.vector_files import merge, open_folder
+    from ..storage import hold
+    from ..text import find_texts
 
     settings = {"layers": "all", "dtype": "float32", **settings}
     for name, value, known in (
@@ -177,7 +177,7 @@ def make_job(
     RETURNS (Tuple[Job, bool, Dict[str, Any]]): What writes the parts, whether texts
         are tokenized, and what runs must share to go on with each other's parts.
     """
-    from ..pipeline.embedding import Job, make_choice
+    from ..pipeline.vector_files import Job, make_choice
     from ._load import load_elmo, require_layer
 
     nlp, elmo, is_tokenized = load_elmo(weights, pipeline, lang, tokenized)
@@ -227,7 +227,7 @@ def _embed_locally(
 ) -> None:
     from tqdm import tqdm
 
-    from ..pipeline.embedding import embed_file
+    from ..pipeline.vector_files import embed_file
 
     with tqdm(
         total=n_texts, unit=" texts", unit_scale=True, disable=silent, desc="Texts"

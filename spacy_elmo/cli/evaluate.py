@@ -11,7 +11,7 @@ from ..errors import CorpusError, Errors
 from ._app import app, plain_errors
 
 if TYPE_CHECKING:
-    from ..pretraining.settings import CorpusSettings
+    from ..pretraining.config import CorpusSettings
 
 STATES = ("zero", "carried")
 
@@ -100,10 +100,10 @@ def evaluate(
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
     """
     from ..bilm import BiLM
-    from ..pretraining.cache import Recipe
     from ..pretraining.corpus import load_corpus
+    from ..pretraining.corpus_files import Recipe
     from ..pretraining.evaluation import evaluate as evaluate_bilm
-    from ..pretraining.model import read_softmax, vocabulary_beside
+    from ..pretraining.language_model import read_softmax, vocabulary_beside
     from ..pretraining.vocabulary import read_vocabulary
     from ..weights import resolve
 
@@ -140,7 +140,7 @@ def _tokenization(
     """[nlp] and [corpus] of the config that the model was trained by, where it is
     known, with what the command line says instead.
     """
-    from ..pretraining.settings import CorpusSettings, make_section, read_config
+    from ..pretraining.config import CorpusSettings, make_section, read_config
 
     beside = (weights if weights.is_dir() else weights.parent) / "config.cfg"
     config = dict(read_config(beside)) if beside.is_file() else {}

@@ -57,7 +57,7 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
     from ..bilm import BiLM
     from ..bilm.files import find_files
     from ..layers.sentence_cache import digest
-    from ..weights.digest import sha256
+    from ..storage import sha256
     from ..weights.record import read_record
 
     path = _find(weights)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Token
 
-    from ..pipeline.neighbors import Neighbors
+    from ..pipeline.nearest import Neighbors
 
 _BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
 
@@ -134,8 +134,8 @@ def neighbors(
     RAISES (CorpusError): If a query, the corpus or a setting cannot be used.
     RAISES (WeightsError): If the biLM cannot be read.
     """
-    from ..pipeline.neighbors import find_neighbors
-    from ..pretraining.text import find_texts
+    from ..pipeline.nearest import find_neighbors
+    from ..text import find_texts
 
     files = find_texts(corpus)
     static = None if vectors is None else load_static(vectors)

@@ -50,7 +50,7 @@ def pretrain_cli(
     import_code(code_path)
     with plain_errors():
         pretrain(config_path, output_path, overrides=overrides, code_path=code_path)
-        from ..pretraining.processes import leave_joined_processes
+        from ..pretraining.distributed import leave_joined_processes
 
         leave_joined_processes()
 
@@ -63,8 +63,8 @@ def pretrain(
     code_path: Optional[Path] = None,
 ) -> None:
     """Pretrain a biLM and print its held-out perplexity. See `pretrain_cli`."""
-    from ..pretraining.settings import read_settings
-    from ..pretraining.trainer import pretrain as train_bilm
+    from ..pretraining.config import read_settings
+    from ..pretraining.training import pretrain as train_bilm
 
     settings = read_settings(config_path, overrides, code=code_path)
     found = train_bilm(settings, output_path)

@@ -59,9 +59,9 @@ def warm(
     """
     from ..bilm import BiLM
     from ..bilm.files import find_files
+    from ..bilm.official_format import write_warm
     from ..bilm.warm import mean_state
-    from ..bilm.weights import write_warm
-    from ..pretraining.text import find_texts
+    from ..text import find_texts
     from ..weights import resolve
     from ._docs import read_batches
     from ._load import load_elmo

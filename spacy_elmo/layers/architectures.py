@@ -16,7 +16,7 @@ from thinc.api import (
 from thinc.types import Floats2d, Floats3d
 
 from ..bilm.model import MAX_BATCH_TOKENS
-from .bilm import BiLMLayer, get_shim
+from .doc_encoder import BiLMLayer, get_shim
 from .listener import ELMoListener
 from .mix import ScalarMix
 

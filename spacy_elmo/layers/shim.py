@@ -15,12 +15,12 @@ from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
 from ..bilm.files import ModelFiles
-from ..bilm.weights import read_files, write_bilm, write_hdf5
+from ..bilm.official_format import read_files, write_bilm, write_hdf5
 from ..errors import Errors, Warnings
 from ..weights import resolve
-from .cache import WordCache
 from .forks import guard
 from .sentence_cache import SentenceCache
+from .word_cache import WordCache
 
 PRECISIONS = ("float32", "bfloat16")
 # What multiplies bfloat16 fast.

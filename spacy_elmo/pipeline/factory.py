@@ -10,7 +10,7 @@ from thinc.api import Config, Model
 from thinc.types import Floats3d
 
 if TYPE_CHECKING:
-    from .elmo import ELMo
+    from .component import ELMo
 
 DEFAULT_CONFIG = """
 [elmo]
@@ -51,6 +51,6 @@ def make_elmo(
         save with a Doc: behind nlp.pipe(n_process=2) and out of a DocBin, call
         spacy_elmo.set_vector_hooks(doc, layer) on it.
     """
-    from .elmo import ELMo
+    from .component import ELMo
 
     return ELMo(nlp.vocab, model, name, nlp=nlp, vectors=vectors)

@@ -8,7 +8,7 @@ import torch
 from ..bilm import BiLM, Options
 from ..errors import Errors, TrainingError
 from ..weights import resolve
-from .model import AnySoftmax, has_softmax, read_softmax, vocabulary_beside
+from .language_model import AnySoftmax, has_softmax, read_softmax, vocabulary_beside
 from .softmax import Softmax
 from .vocabulary import UNK, read_vocabulary
 

@@ -5,8 +5,8 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from ..bilm import BiLM
-from .model import AnySoftmax
-from .settings import TrainingSettings
+from .config import TrainingSettings
+from .language_model import AnySoftmax
 
 
 class Average:

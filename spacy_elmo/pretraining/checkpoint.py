@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 from ..bilm import BiLM
-from ..bilm.files import replacing
 from ..bilm.lstm import LSTMState
 from ..errors import Errors, TrainingError, Warnings
+from ..storage import replacing
 from .average import Average
-from .model import AnySoftmax
-from .processes import Processes
-from .rows import Rows
-from .settings import Settings
+from .config import Settings
+from .distributed import Processes
+from .language_model import AnySoftmax
 from .towers import States
+from .windows import Rows
 
 CHECKPOINT = "checkpoint.pt"
 # The one before, should the last be damaged.

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from .cache import Recipe, fingerprint, make_cache
-from .settings import CorpusSettings, Settings
-from .text import find_texts, read_documents
+from ..text import find_texts, read_documents
+from .config import CorpusSettings, Settings
+from .corpus_files import Recipe, fingerprint, make_cache
 from .tokenizer import Sentences, Tokenizer, tokenize
 from .vocabulary import UNK_ID, read_vocabulary
 

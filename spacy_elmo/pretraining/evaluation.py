@@ -11,8 +11,8 @@ from ..bilm.lstm import LSTMState
 from ..bilm.packing import batch_sizes, packed_positions
 from .corpus import Corpus
 from .directions import Directions, directions
-from .model import AnySoftmax
-from .processes import Processes
+from .distributed import Processes
+from .language_model import AnySoftmax
 from .vocabulary import EOS_ID, UNK_ID
 
 Ints = npt.NDArray[Any]

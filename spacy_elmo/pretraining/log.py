@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from ..bilm.files import replacing
+from ..storage import replacing
 
 
 class Log:

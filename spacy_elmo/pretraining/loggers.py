@@ -5,7 +5,7 @@ import sys
 from typing import Any, Callable, Dict, Tuple
 
 from ..errors import CorpusError, Errors
-from .settings import Settings
+from .config import Settings
 
 LogStep = Callable[[Dict[str, Any]], None]
 

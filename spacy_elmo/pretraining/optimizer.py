@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 import torch
 from torch import nn
 
-from .settings import OptimizerSettings
+from .config import OptimizerSettings
 
 
 def make_optimizer(

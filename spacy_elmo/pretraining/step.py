@@ -11,12 +11,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..bilm.lstm import LSTMState
 from .checkpoint import Run
+from .config import TrainingSettings
 from .directions import Directions
-from .model import AnySoftmax
+from .distributed import Processes, shares
+from .language_model import AnySoftmax
 from .optimizer import set_learn_rate
-from .processes import Processes, shares
 from .sampling import Sample, draw_sample
-from .settings import TrainingSettings
 from .softmax import Softmax, sparse_rows
 from .towers import States
 

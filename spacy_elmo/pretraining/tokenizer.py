@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional
 
 from ..errors import CorpusError, Errors
-from .settings import CorpusSettings
+from .config import CorpusSettings
 
 Sentences = List[List[str]]
 

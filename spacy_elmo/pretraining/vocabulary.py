@@ -3,8 +3,8 @@ from pathlib import Path
 from typing import List, Mapping, Optional, Sequence, Union
 
 from ..bilm.characters import BOS, EOS
-from ..bilm.files import replacing
 from ..errors import CorpusError, Errors
+from ..storage import replacing
 
 UNK = "<UNK>"
 SPECIAL = (BOS, EOS, UNK)

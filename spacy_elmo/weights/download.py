@@ -9,10 +9,9 @@ from tqdm import tqdm
 from wasabi import msg
 
 from ..errors import DownloadError, Errors, WeightsError
+from ..storage import hold, sha256
 from .addresses import MODELS, File, Published, find_published
 from .cache import cached_path
-from .digest import sha256
-from .lock import hold
 from .record import find_change, write_record
 
 # Of a part that breaks off, what does not fill this is lost.

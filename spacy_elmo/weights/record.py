@@ -8,9 +8,8 @@ from typing import Dict, Optional
 
 import srsly
 
-from ..bilm.files import replacing
 from ..errors import Errors, WeightsError
-from .digest import sha256
+from ..storage import replacing, sha256
 
 RECORD = "download.json"
 

@@ -17,7 +17,7 @@ import torch
 from reference import random_weights, write_weights
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.pretraining.model import read_softmax, write_model
+from spacy_elmo.pretraining.language_model import read_softmax, write_model
 from spacy_elmo.weights.bundled import en_elmo_sm
 
 FOUND = importlib.util.find_spec("allennlp")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spacy_elmo.bilm import BiLM, Options
-from spacy_elmo.bilm.weights import ModelFiles, read_files
+from spacy_elmo.bilm.official_format import ModelFiles, read_files
 from spacy_elmo.errors import WeightsError
 
 NAME = "CNN/W_cnn_0"

@@ -8,8 +8,8 @@ import torch
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.bilm.files import find_files
 from spacy_elmo.bilm.model import BiLMState
+from spacy_elmo.bilm.official_format import write_warm
 from spacy_elmo.bilm.warm import WARM_UP, mean_state
-from spacy_elmo.bilm.weights import write_warm
 from spacy_elmo.errors import WeightsError
 
 SENTENCES = [[f"w{i % 7}", "plays", *["on"] * (i % 3)] for i in range(3 * WARM_UP)]

@@ -20,15 +20,15 @@ from tasks import add_task, make_examples
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.cli.embed import embed as embed_texts
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pipeline import embedding
-from spacy_elmo.weights.lock import hold
+from spacy_elmo.pipeline import vector_files
+from spacy_elmo.storage import hold
 
 TEXTS = ["She made a play .", "Play it", "She made a play .", "The end of it ."]
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(embedding, "PART_TEXTS", 3)
+    monkeypatch.setattr(vector_files, "PART_TEXTS", 3)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_other_kinds_of_text_give_the_same(embed, tmp_path, kind):
 
 
 def test_a_stopped_run_goes_on_where_it_was(embed, elmo, monkeypatch, tmp_path):
-    write, written = embedding.write_part, []
+    write, written = vector_files.write_part, []
 
     def stop_at_the_second(path, *args):
         if len(written) == 1:
@@ -172,13 +172,13 @@ def test_a_stopped_run_goes_on_where_it_was(embed, elmo, monkeypatch, tmp_path):
         written.append(path.name)
         write(path, *args)
 
-    monkeypatch.setattr(embedding, "write_part", stop_at_the_second)
+    monkeypatch.setattr(vector_files, "write_part", stop_at_the_second)
     with pytest.raises(AssertionError):
         embed()
     assert not (tmp_path / "out.hdf5").exists()
     written.append("")
     monkeypatch.setattr(
-        embedding, "write_part", lambda p, *a: (written.append(p.name), write(p, *a))
+        vector_files, "write_part", lambda p, *a: (written.append(p.name), write(p, *a))
     )
     found = embed()
     assert written == ["00000-0000000.hdf5", "", "00000-0000001.hdf5"]

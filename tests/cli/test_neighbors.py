@@ -8,7 +8,7 @@ import pytest
 import spacy
 from spacy.tokens import DocBin
 
-from spacy_elmo.pipeline.neighbors import Nearest
+from spacy_elmo.pipeline.nearest import Nearest
 
 QUERY = "He made a spectacular [play] on the ball."
 LINES = [

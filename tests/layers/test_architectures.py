@@ -7,7 +7,7 @@ from spacy.util import registry
 from thinc.api import Adam, get_current_ops
 
 from spacy_elmo.layers.architectures import replace_listener_cfg
-from spacy_elmo.layers.bilm import get_shim
+from spacy_elmo.layers.doc_encoder import get_shim
 from spacy_elmo.weights import registered_names
 
 NLP = spacy.blank("en")

@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from spacy_elmo.layers.bilm import BiLMLayer, get_shim
+from spacy_elmo.layers.doc_encoder import BiLMLayer, get_shim
 from spacy_elmo.layers.sentence_cache import SentenceCache
 
 TEXTS = ["The play ran . It closed .", "Play it", "The play ran .", "a"]

@@ -3,10 +3,10 @@ import pytest
 import torch
 from thinc.api import Config
 
-import spacy_elmo.layers.sentences  # noqa: F401 (registers the segmenters)
-from spacy_elmo.pretraining.cache import Recipe
+import spacy_elmo.layers.segmenters  # noqa: F401 (registers the segmenters)
+from spacy_elmo.pretraining.config import CorpusSettings, read_settings
 from spacy_elmo.pretraining.corpus import load_corpus
-from spacy_elmo.pretraining.settings import CorpusSettings, read_settings
+from spacy_elmo.pretraining.corpus_files import Recipe
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,9 +6,9 @@ import torch
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import TrainingError
-from spacy_elmo.pretraining.model import read_softmax
-from spacy_elmo.pretraining.settings import read_settings
-from spacy_elmo.pretraining.trainer import pretrain
+from spacy_elmo.pretraining.config import read_settings
+from spacy_elmo.pretraining.language_model import read_softmax
+from spacy_elmo.pretraining.training import pretrain
 
 STAND_STILL = {"training.max_tokens": 1, "training.optimizer.learn_rate": 1e-12}
 

@@ -7,9 +7,9 @@ import pytest
 from spacy_elmo.bilm.characters import words_to_ids
 from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining import corpus as corpus_module
-from spacy_elmo.pretraining.cache import Recipe, fingerprint
+from spacy_elmo.pretraining.config import CorpusSettings
 from spacy_elmo.pretraining.corpus import load_corpora
-from spacy_elmo.pretraining.settings import CorpusSettings
+from spacy_elmo.pretraining.corpus_files import Recipe, fingerprint
 from spacy_elmo.pretraining.vocabulary import SPECIAL
 
 TEXT = "b a b\na c\n\n\nb <S> d\n"

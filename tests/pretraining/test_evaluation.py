@@ -9,7 +9,7 @@ from spacy_elmo.errors import WeightsError
 from spacy_elmo.pretraining import evaluation
 from spacy_elmo.pretraining.evaluation import evaluate
 from spacy_elmo.pretraining.initialization import initialize
-from spacy_elmo.pretraining.model import read_softmax, write_model
+from spacy_elmo.pretraining.language_model import read_softmax, write_model
 from spacy_elmo.pretraining.softmax import Softmax
 
 TEXT = "\n".join(["one", *made_up.text(12).splitlines(), "", "rare words only", ""])

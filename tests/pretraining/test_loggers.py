@@ -5,7 +5,7 @@ import spacy
 import srsly
 
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pretraining.trainer import pretrain
+from spacy_elmo.pretraining.training import pretrain
 
 
 @pytest.fixture

@@ -213,7 +213,7 @@ def test_who_waits_for_another_download_is_told_so(server, capsys):
 def test_the_lock_of_a_killed_download_holds_up_nobody(tiny_weights):
     lock = cache_folder() / "allennlp" / ".m.lock"
     code = (
-        "import time; from pathlib import Path; from spacy_elmo.weights.lock import "
+        "import time; from pathlib import Path; from spacy_elmo.storage import "
         "hold\nwith hold(Path({!r}), print): print('held', flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", code.format(str(lock))]

@@ -86,7 +86,7 @@ def plain_text(path: Path, work: Path) -> Path:
 
 
 def vocabulary(weights: str) -> Path:
-    from spacy_elmo.pretraining.model import vocabulary_beside
+    from spacy_elmo.pretraining.language_model import vocabulary_beside
     from spacy_elmo.weights import resolve
 
     return vocabulary_beside(resolve(weights))

@@ -23,7 +23,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from run import make_config  # noqa: E402
 
-from spacy_elmo.pretraining.text import find_texts, read_documents  # noqa: E402
+from spacy_elmo.text import find_texts, read_documents  # noqa: E402
 
 # 20,000 rows of 200 are 16 MB, as the biLM.
 FLORET = {

@@ -10,8 +10,8 @@ from spacy.tokens import Doc
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import MissingWeights
-from spacy_elmo.layers.bilm import BiLMLayer, get_shim
-from spacy_elmo.layers.sentences import segment_docs, segment_sentences
+from spacy_elmo.layers.doc_encoder import BiLMLayer, get_shim
+from spacy_elmo.layers.segmenters import segment_docs, segment_sentences
 
 NLP = spacy.blank("en")
 N_LAYERS, WIDTH = 3, 12

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from ..errors import Errors, WeightsError
-from .files import ModelFiles, PathLike, find_files, replacing
+from ..storage import replacing
+from .files import ModelFiles, PathLike, find_files
 from .hdf5 import CHECKSUM, create_hdf5, open_hdf5, read_dataset, write_dataset
 from .model import BiLM, BiLMState
 from .options import Options

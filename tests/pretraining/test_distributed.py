@@ -9,11 +9,11 @@ import torch
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pretraining import trainer
+from spacy_elmo.pretraining import training
 from spacy_elmo.pretraining.corpus import load_corpora
-from spacy_elmo.pretraining.processes import Processes
+from spacy_elmo.pretraining.distributed import Processes
 from spacy_elmo.pretraining.step import train_step
-from spacy_elmo.pretraining.trainer import pretrain
+from spacy_elmo.pretraining.training import pretrain
 
 ADAGRAD = {"name": "adagrad", "learn_rate": 0.3, "decay": "none", "warmup_steps": 0}
 SAMPLED = {"kind": "sampled", "n_samples": 20}
@@ -70,7 +70,7 @@ def test_two_processes_have_the_curve_of_one_and_either_goes_on(
 def one_step(make_settings, tmp_path, **training):
     settings = make_settings(dropout=0.0, **training)
     corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
-    run = trainer.start_run(settings, corpus)
+    run = training.start_run(settings, corpus)
     states = None
     for step in range(3):
         done = train_step(run, settings.training, run.rows.read(), states, step, 9)
@@ -114,7 +114,7 @@ def test_more_processes_than_rows_are_refused(make_settings, tmp_path):
     settings = make_settings()
     corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
     with pytest.raises(CorpusError, match="training.rows.*processes, 5"):
-        trainer.start_run(settings, corpus, Processes(0, 5))
+        training.start_run(settings, corpus, Processes(0, 5))
 
 
 @pytest.mark.parametrize("n_rows, n", [(5, 2), (4, 4), (128, 3)])

@@ -10,13 +10,13 @@ import torch
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import TrainingError
-from spacy_elmo.pretraining import checkpoint, step, trainer
+from spacy_elmo.pretraining import checkpoint, step, training
+from spacy_elmo.pretraining.config import OptimizerSettings, read_settings
 from spacy_elmo.pretraining.corpus import load_corpora
-from spacy_elmo.pretraining.model import read_softmax
+from spacy_elmo.pretraining.language_model import read_softmax
 from spacy_elmo.pretraining.optimizer import learn_rate
-from spacy_elmo.pretraining.settings import OptimizerSettings, read_settings
 from spacy_elmo.pretraining.softmax import Softmax
-from spacy_elmo.pretraining.trainer import pretrain
+from spacy_elmo.pretraining.training import pretrain
 
 
 def read_log(output):
@@ -54,7 +54,7 @@ def stop_at(monkeypatch):
                 raise KeyboardInterrupt
             return update(*args)
 
-        monkeypatch.setattr(trainer, "train_step", train_step)
+        monkeypatch.setattr(training, "train_step", train_step)
 
     return stop
 
@@ -250,7 +250,7 @@ def test_out_of_memory_says_what_to_lower(make_settings, tmp_path, monkeypatch, 
     def fail(*args):
         raise error
 
-    monkeypatch.setattr(trainer, "train_step", fail)
+    monkeypatch.setattr(training, "train_step", fail)
     with pytest.raises(TrainingError, match=r"ELMO058.*unroll_steps' \(now 10\)"):
         pretrain(make_settings(), tmp_path / "out", silent=True)
 
@@ -264,7 +264,7 @@ def test_a_window_sees_what_the_windows_before_it_left(make_settings, tmp_path, 
 
     def mean_loss(unroll_steps, n):
         settings = make_settings(state=state, dropout=0.0, unroll_steps=unroll_steps)
-        run = trainer.start_run(settings, corpus)
+        run = training.start_run(settings, corpus)
         states, found = None, []
         for _ in range(n):
             batch = run.rows.read()

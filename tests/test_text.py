@@ -7,11 +7,11 @@ import zstandard
 from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 
+from spacy_elmo import text
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pretraining import text
-from spacy_elmo.pretraining.settings import CorpusSettings
-from spacy_elmo.pretraining.text import find_texts, read_documents
+from spacy_elmo.pretraining.config import CorpusSettings
 from spacy_elmo.pretraining.tokenizer import Tokenizer
+from spacy_elmo.text import find_texts, read_documents
 
 TXT = "One line.\nA second.\n\n\nAnother document.\n"
 DOCUMENTS = [["One line.", "A second."], ["Another document."]]

@@ -12,10 +12,10 @@ import torch
 from ..bilm import BiLM
 from ..bilm.files import ModelFiles, find_files
 from ..bilm.hdf5 import open_hdf5, read_dataset
-from ..bilm.weights import write_bilm
+from ..bilm.official_format import write_bilm
 from ..errors import Errors, WeightsError
 from .adaptive import AdaptiveSoftmax
-from .settings import SoftmaxSettings
+from .config import SoftmaxSettings
 from .softmax import Softmax
 
 Arrays = Dict[str, npt.NDArray[np.float32]]

@@ -3,7 +3,7 @@ import pytest
 
 from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining.directions import directions
-from spacy_elmo.pretraining.rows import Rows
+from spacy_elmo.pretraining.windows import Rows
 
 # Each document is told by its words; their lengths differ widely.
 DOCUMENTS = [

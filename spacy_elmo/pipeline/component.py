@@ -10,7 +10,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 from thinc.types import Floats3d
 
-from ..layers.bilm import get_shim
+from ..layers.doc_encoder import get_shim
 from ..layers.extensions import install_extensions, set_layers
 from ..layers.link import WeakLink
 from ..layers.listener import is_listener_of, set_dims

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..bilm.characters import words_to_ids
 from ..errors import CorpusError, Errors
-from .settings import CorpusSettings
+from .config import CorpusSettings
 from .tokenizer import Sentences
 from .vocabulary import EOS_ID, SPECIAL, UNK_ID, rank_words, vocabulary_size
 

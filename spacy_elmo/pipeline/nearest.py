@@ -22,7 +22,7 @@ from spacy.attrs import ORTH
 from spacy.tokens import Doc, Span, Token
 
 from ..layers.vectors import Layer, select_layer
-from .elmo import ELMo
+from .component import ELMo
 
 Floats = npt.NDArray[np.float32]
 # Vectors of words without a context; zero rows for words that have none.

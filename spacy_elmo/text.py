@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Union
 
 import srsly
 
-from ..errors import CorpusError, Errors, Warnings
+from .errors import CorpusError, Errors, Warnings
 
 SUFFIXES = (".txt", ".jsonl", ".spacy")
 UTF16 = (b"\xff\xfe", b"\xfe\xff")

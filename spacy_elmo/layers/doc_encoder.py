@@ -14,8 +14,8 @@ from torch import Tensor
 from ..bilm.batches import SentenceBatch, make_batches
 from ..bilm.model import MAX_BATCH_TOKENS
 from ..errors import Errors
+from .segmenters import Segmenter, segment_sentences
 from .sentence_cache import SentenceCache
-from .sentences import Segmenter, segment_sentences
 from .shim import BiLMShim
 
 InT = List[Doc]

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..bilm.files import replacing
 from ..bilm.hdf5 import create_hdf5
 from ..errors import CorpusError, Errors
 from ..layers.vectors import Layer, select_layer
+from ..storage import replacing
 
 Floats = npt.NDArray[np.float32]
 # From the layers of a text, (n_tokens, L + 1, width), to what is written.

@@ -18,21 +18,21 @@ from ..errors import CorpusError, Errors, TrainingError
 from .adaptation import load_start
 from .average import Average
 from .checkpoint import Progress, Run, load_checkpoint, save_checkpoint
+from .config import Settings, TrainingSettings
 from .corpus import Corpus, load_corpora
 from .directions import Directions
+from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate
 from .initialization import initialize
+from .language_model import VOCABULARY, make_softmax, write_model
 from .log import Log
 from .loggers import open_logger
-from .model import VOCABULARY, make_softmax, write_model
 from .optimizer import make_optimizer
-from .processes import Processes, joined_processes
-from .rows import Rows
-from .settings import Settings, TrainingSettings
 from .softmax import compile_softmax
 from .step import Step, train_step
 from .towers import Towers
 from .vocabulary import write_vocabulary
+from .windows import Rows
 
 LOG = "log.jsonl"
 CONFIG = "config.cfg"

@@ -5,7 +5,7 @@ import torch
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pretraining.settings import read_settings
+from spacy_elmo.pretraining.config import read_settings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc
 
-from spacy_elmo.layers.sentences import segment_docs, segment_sentences
+from spacy_elmo.layers.segmenters import segment_docs, segment_sentences
 
 NLP = spacy.blank("en")
 SEGMENTERS = [segment_sentences(), segment_docs(), segment_sentences(max_length=3)]

@@ -1,0 +1,78 @@
+"""Files on disk: replaced as a whole, locked, hashed."""
+
+import hashlib
+import os
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Callable, Iterator, Union
+
+# torch brings it, and needs it too.
+from filelock import FileLock, Timeout
+
+CHUNK_BYTES = 1 << 20
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends well:
+    a reader sees the old file or the new one, never a part. What is there and no
+    file, such as a pipe, is written to.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes private files; give it the rights that open() would.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def hold(path: Path, busy: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock while the block runs. The system takes it back from a process that
+    ends, in whatever way.
+
+    path (Path): Of the lock: a file that is there as long as it is held.
+    busy (Callable[[], None]): Called where another process holds it. If it returns,
+        that process is waited for.
+    RAISES (OSError): If the file cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        busy()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        # While it is held: who waits for this file then sees that it is gone, and
+        # makes another. Windows removes it in its own way.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+
+
+def sha256(file: Union[Path, BinaryIO]) -> str:
+    """The digest of a file.
+
+    file (Path or BinaryIO): Its path, or the file, open for reading and at its start.
+    RETURNS (str): In hexadecimal digits.
+    """
+    if isinstance(file, Path):
+        with file.open("rb") as opened:
+            return sha256(opened)
+    digest = hashlib.sha256()
+    while chunk := file.read(CHUNK_BYTES):
+        digest.update(chunk)
+    return digest.hexdigest()
