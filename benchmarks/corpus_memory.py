@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Dict, Iterator
 
-from machine import machine
+from harness import machine
 
 from spacy_elmo.text import find_texts, read_documents
 

@@ -23,7 +23,7 @@ import numpy as np
 import spacy
 import torch
 from accuracy import sentences as treebank
-from machine import machine
+from harness import machine
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict
 
-from machine import machine
+from harness import machine
 
 SCRIPT = """
 import importlib.metadata as metadata, sys, time

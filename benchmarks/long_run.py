@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 import spacy
-from machine import machine
+from harness import machine
 from spacy.language import Language
 from spacy.tokens import Doc
 

@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, List
 
 import numpy as np
 import torch
-from machine import machine, peak_products
+from harness import machine, peak_products
 from peers import make_environment
 from torch import Tensor, nn
 from torch.nn import functional as F

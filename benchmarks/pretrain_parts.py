@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Dict
 
 import torch
-from machine import machine, peak_products
+from harness import machine, peak_products
 from pretrain import ROOT, WARM_UP, compile_all, our_step, products
 from torch.profiler import ProfilerActivity, profile
 

@@ -20,7 +20,7 @@ import srsly
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks" / "experiments"))
 
-from machine import machine  # noqa: E402
+from harness import machine  # noqa: E402
 from run import cell, scores_of  # noqa: E402
 from run import main as run_experiment  # noqa: E402
 

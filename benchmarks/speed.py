@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from machine import machine, peak_products
+from harness import machine, peak_products
 from peers import PEERS, make_environment
 
 from spacy_elmo.bilm import BiLM, LSTMOptions, Options, lstm_predict

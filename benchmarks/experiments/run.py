@@ -36,7 +36,7 @@ from spacy_elmo.weights import resolve
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from machine import machine  # noqa: E402
+from harness import machine  # noqa: E402
 
 Run = Dict[str, Any]
 

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
 from data import convert  # noqa: E402
-from machine import machine  # noqa: E402
+from harness import machine  # noqa: E402
 from plots import grouped_bars, mean_and_deviation  # noqa: E402
 from run import digest, scores_of  # noqa: E402
 from run import main as run_experiment  # noqa: E402
