@@ -4,8 +4,8 @@
         --data eval --work FOLDER --output benchmarks
 
 AdamW or the paper's Adagrad; the LSTM state started from zero at each sentence or
-carried along the rows. A model that was trained with carried state is tried with the
-zero state and with the warm one. Runs that are there already are not run again.
+carried along the rows. Tasks start from the zero state, whatever the model was trained
+with. Runs that are there already are not run again.
 """
 
 import argparse
@@ -34,7 +34,6 @@ RECIPES = {
     "AdamW, carried state": ["--training.state", "carried"],
     "Adagrad, zero state": ["--training.state", "zero", *PAPER],
 }
-STATES = ("zero", "warm")
 PLAN = {
     "title": "Recipes", "description": "The tagger and NER of configs/.",
     "seeds": [0, 1],
@@ -73,33 +72,23 @@ def measure(name: str, args: argparse.Namespace) -> Dict[str, Any]:
             "--paths.train", args.text, "--paths.dev", args.heldout,
             "--training.max_tokens", str(args.tokens), *RECIPES[name],
         )  # fmt: skip
-    found: Dict[str, Any] = {"perplexity": {}, "tasks": {}}
+    found: Dict[str, Any] = {"perplexity": {}}
     for state in ("zero", "carried"):
         output = folder / f"{state}.json"
         if not output.is_file():
             elmo("evaluate", str(folder), args.heldout, "--state", state,
                  "--output", str(output))  # fmt: skip
         found["perplexity"][state] = srsly.read_json(output)["average"]
-    carried = "carried" in name
-    warm = folder / "warm"
-    if carried and not warm.exists():
-        elmo("warm", str(folder), args.heldout, str(warm))
-    for state in STATES if carried else STATES[:1]:
-        weights = warm if carried else folder
-        found["tasks"][state] = scores(weights, state, folder, args)
-    return found
+    return {**found, "tasks": scores(folder, args)}
 
 
 def elmo(*args: str) -> None:
     subprocess.run([sys.executable, "-m", "spacy", "elmo", *args], check=True)
 
 
-def scores(
-    weights: Path, state: str, folder: Path, args: argparse.Namespace
-) -> Dict[str, List[float]]:
-    arm = {"encoder": "cnn_elmo", "initial_state": state}
-    plan = {**PLAN, "arms": {"ELMo": arm}}
-    path = folder / f"tasks_{state}" / "experiment.yml"
+def scores(weights: Path, args: argparse.Namespace) -> Dict[str, List[float]]:
+    plan = {**PLAN, "arms": {"ELMo": {"encoder": "cnn_elmo"}}}
+    path = weights / "tasks" / "experiment.yml"
     path.parent.mkdir(exist_ok=True)
     srsly.write_yaml(path, plan)
     run_experiment(path, args.data, weights=str(weights), work=args.work / "tasks")
@@ -117,17 +106,15 @@ def render(results: Dict[str, Any]) -> str:
         "text; held-out perplexity by the state that sentences start from, and dev "
         "scores of two seeds after 200 updates.",
         "",
-        "| recipe | perplexity, zero | carried | state in the task | tags, EWT "
-        "| NER, UNER-EWT |",
-        "|---|---|---|---|---|---|",
+        "| recipe | perplexity, zero | carried | tags, EWT | NER, UNER-EWT |",
+        "|---|---|---|---|---|",
     ]
     for name, row in results["recipes"].items():
-        for state, tasks in row["tasks"].items():
-            lines.append(
-                f"| {name} | {row['perplexity']['zero']:.1f} "
-                f"| {row['perplexity']['carried']:.1f} | {state} "
-                f"| {cell(tasks['tags_ewt'])} | {cell(tasks['ner_uner'])} |"
-            )
+        lines.append(
+            f"| {name} | {row['perplexity']['zero']:.1f} "
+            f"| {row['perplexity']['carried']:.1f} "
+            f"| {cell(row['tasks']['tags_ewt'])} | {cell(row['tasks']['ner_uner'])} |"
+        )
     return "\n".join([*lines, "", f"Machine: {results['machine']}.", ""])
 
 

@@ -128,14 +128,6 @@ class Errors:
         "[ELMO042] '{name}' holds {value:.3g}, which is too large for {dtype}. Save "
         "the model in float32."
     )
-    E043 = (
-        "[ELMO043] The text has {found} sentences, too few for a mean state: give "
-        "{wanted} or more."
-    )
-    E044 = (
-        "[ELMO044] The weights have no warm state. Make a copy that has: python -m "
-        "spacy elmo warm WEIGHTS TEXT OUTPUT. Or set 'initial_state = \"zero\"'."
-    )
     E045 = (
         "[ELMO045] The segmenter returned {found}, not the spans of its Doc that are "
         "to be read as sentences."

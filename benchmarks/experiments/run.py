@@ -127,7 +127,6 @@ def make_config(run: Run) -> Config:
             "@architectures": "spacy_elmo.BiLM.v1",
             "weights": "${paths.elmo}",
             "sentence_cache_path": "${paths.cache}",
-            "initial_state": run.get("initial_state", "zero"),
         }
         config["components"]["elmo"] = {"factory": "elmo", "model": model}
     config["corpora"]["train"]["limit"] = run["limit"]

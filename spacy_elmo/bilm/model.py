@@ -61,10 +61,6 @@ class BiLM(nn.Module):
             nn.ModuleList(LSTMLayer(lstm) for _ in range(lstm.n_layers))
             for _ in range(2)
         )
-        # The mean state that the weights were stored with, if any, with one row; and
-        # whether sentences start from it rather than from zeros.
-        self.warm: Optional[BiLMState] = None
-        self.starts_warm = False
 
     @classmethod
     def from_path(cls, path: Union[str, Path]) -> "BiLM":
@@ -104,24 +100,6 @@ class BiLM(nn.Module):
                 layer.use_bfloat16()
         return self
 
-    def use_warm_state(self) -> "BiLM":
-        """Start sentences from the mean state that the weights were stored with, for
-        models that were trained with carried state.
-
-        RAISES (ValueError): If there is none.
-        """
-        if self.warm is None:
-            raise ValueError(Errors.E044)
-        self.starts_warm = True
-        return self
-
-    def _apply(self, fn: Any, recurse: bool = True) -> "BiLM":
-        # Moves with the parameters, and is none of them.
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.warm is not None:
-            self.warm = BiLMState(fn(self.warm.h), fn(self.warm.c))
-        return self
-
     def forward(
         self,
         table: Tensor,
@@ -133,8 +111,7 @@ class BiLM(nn.Module):
 
         table (Floats2d): Token vectors of the encoder, shape (n, projection).
         batch (SentenceBatch): The sentences, as rows of the table.
-        state (BiLMState): The state to start from; None for zeros, or for the warm
-            state after `use_warm_state`.
+        state (BiLMState): The state to start from; None for zeros.
         RETURNS (Tuple[Floats3d, BiLMState]): Layers, shape (n_words, L + 1,
             2 * projection), layer 0 being [x; x], and the state after each row.
         """
@@ -218,8 +195,8 @@ class BiLM(nn.Module):
         sentences (Sequence[Sequence[str]]): Lists of words. The boundaries `<S>` and
             `</S>` are added and taken off again.
         state (BiLMState): What an earlier call with as many sentences returned.
-            None starts from the zero state (or the warm one, after
-            `use_warm_state`), so that the result depends on nothing but the sentence.
+            None starts from the zero state, so that the result depends on nothing but
+            the sentence.
         max_batch_tokens (int): Bounds the memory in use beside the result.
         RETURNS (Tuple[List[Floats3d], BiLMState]): Float32 arrays of shape
             (n_words, L + 1, 2 * projection), layer 0 being the token layer, and the
@@ -283,10 +260,7 @@ class BiLM(nn.Module):
         return last
 
     def initial_state(self, n_rows: int) -> BiLMState:
-        """The state that a batch starts from: zeros, or the warm state."""
-        if self.starts_warm and self.warm is not None:
-            h, c = (part.repeat(1, 1, n_rows, 1) for part in self.warm)
-            return BiLMState(h, c)
+        """The zero state."""
         lstm, new = self.options.lstm, self.encoder.char_embed.new_zeros
         shape = (2, lstm.n_layers, n_rows)
         return BiLMState(new(*shape, lstm.projection_dim), new(*shape, lstm.dim))

@@ -1,7 +1,6 @@
 """The official HDF5 layout (bilm-tf's `dump_weights`) <-> BiLM."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import (
     Any,
@@ -12,7 +11,6 @@ from typing import (
     List,
     Mapping,
     NamedTuple,
-    Optional,
     Tuple,
     Union,
 )
@@ -25,8 +23,8 @@ from torch import Tensor
 from ..errors import Errors, WeightsError
 from ..storage import replacing
 from .files import ModelFiles, PathLike, find_files
-from .hdf5 import CHECKSUM, create_hdf5, open_hdf5, read_dataset, write_dataset
-from .model import BiLM, BiLMState
+from .hdf5 import create_hdf5, open_hdf5, read_dataset, write_dataset
+from .model import BiLM
 from .options import Options
 
 Floats = npt.NDArray[Any]
@@ -34,9 +32,6 @@ Floats = npt.NDArray[Any]
 # Groups that describe the biLM: a name in them that the options do not ask for is an
 # error. Others (our softmax, for instance) are left alone.
 KNOWN_GROUPS = ("char_embed", "CNN", "CNN_", "RNN_")
-# h (2, L, projection) and c (2, L, dim) of the warm state, if there is one; readers of
-# the official layout ignore them.
-WARM = ("initial_state/h", "initial_state/c")
 
 
 class Entry(NamedTuple):
@@ -69,7 +64,6 @@ def read_files(files: ModelFiles) -> BiLM:
             array = read_dataset(h5, entry.name, files.weights_name)
             with torch.no_grad():
                 entry.param.copy_(torch.from_numpy(entry.read(array)))
-        bilm.warm = _read_warm(h5, bilm, files.weights_name)
     return bilm.eval().requires_grad_(False)
 
 
@@ -99,33 +93,6 @@ def write_bilm(
         temporary.write_text(text + "\n", encoding="utf8")
 
 
-def write_warm(files: ModelFiles, state: BiLMState, directory: Path) -> None:
-    """Write a copy of a model that has a warm state, whatever else the file holds.
-
-    files (ModelFiles): The model.
-    state (BiLMState): With one row.
-    directory (Path): Made if need be.
-    """
-    import h5py
-
-    directory.mkdir(parents=True, exist_ok=True)
-    with replacing(directory / "weights.hdf5") as temporary:
-        if isinstance(files.weights, Path):
-            shutil.copyfile(files.weights, temporary)
-        else:
-            temporary.write_bytes(files.weights.read())
-        with h5py.File(temporary, "a") as h5:
-            had_checksums = CHECKSUM in h5.attrs
-            for name, part in zip(WARM, state):
-                if name in h5:
-                    del h5[name]
-                write_dataset(h5, name, part.cpu().numpy()[:, :, 0], "float32")
-            if not had_checksums:
-                del h5.attrs[CHECKSUM]
-    with replacing(directory / "options.json") as temporary:
-        temporary.write_bytes(files.options)
-
-
 def write_hdf5(
     bilm: BiLM,
     target: Union[Path, BinaryIO],
@@ -146,8 +113,6 @@ def write_hdf5(
                 write_dataset(h5, entry.name, array, "float32")
             else:
                 write_dataset(h5, entry.name, array, dtype)
-        for name, part in zip(WARM, bilm.warm or ()):
-            write_dataset(h5, name, part.float().cpu().numpy()[:, :, 0], "float32")
         for name, array in extra.items():
             write_dataset(
                 h5, name, array, array.dtype.name, compression="gzip", shuffle=True
@@ -211,21 +176,6 @@ def _check_datasets(h5: Any, bilm: BiLM, files: ModelFiles) -> None:
         if name.startswith(KNOWN_GROUPS) and name not in wanted:
             error = Errors.E010.format(path=path, name=name, options=options)
             raise WeightsError(error)
-
-
-def _read_warm(h5: Any, bilm: BiLM, path: str) -> Optional[BiLMState]:
-    if not all(name in h5 for name in WARM):
-        return None
-    lstm, parts = bilm.options.lstm, []
-    for name, width in zip(WARM, (lstm.projection_dim, lstm.dim)):
-        array = read_dataset(h5, name, path)
-        wanted = (2, lstm.n_layers, width)
-        if array.shape != wanted:
-            problem = f"numbers of shape {array.shape}, not {wanted}"
-            error = Errors.E011.format(path=path, name=name, problem=problem)
-            raise WeightsError(error)
-        parts.append(torch.from_numpy(array)[:, :, None])
-    return BiLMState(*parts)
 
 
 def _same(array: Floats) -> Floats:

@@ -11,7 +11,6 @@ from .mix import mix_cli
 from .neighbors import neighbors_cli
 from .plot import plot_cli
 from .pretrain import pretrain_cli
-from .warm import warm_cli
 
 __all__ = [
     "app",
@@ -23,5 +22,4 @@ __all__ = [
     "neighbors_cli",
     "plot_cli",
     "pretrain_cli",
-    "warm_cli",
 ]

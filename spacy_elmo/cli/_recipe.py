@@ -54,10 +54,7 @@ def _describe_run(elmo: "ELMo") -> List[Any]:
     from ..layers.doc_encoder import get_shim
 
     shim = get_shim(elmo.model)
-    bilm = shim.bilm
-    state = bilm.warm if bilm.starts_warm else None
-    arrays = [] if state is None else [x.cpu().numpy().tobytes() for x in state]
-    return [shim.precision, bilm.options.to_dict(), *arrays]
+    return [shim.precision, shim.bilm.options.to_dict()]
 
 
 def _describe_mix(mix: Any) -> List[Any]:

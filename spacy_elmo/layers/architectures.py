@@ -34,7 +34,6 @@ def build_bilm(
     sentence_cache_mb: float = 1024.0,
     sentence_cache_path: Optional[str] = None,
     device: Optional[str] = None,
-    initial_state: str = "zero",
 ) -> Layers:
     """Build the biLM of an `elmo` component (Peters et al. 2018, section 3).
 
@@ -53,14 +52,11 @@ def build_bilm(
         for later runs; its size is not bounded.
     device (str): Where the biLM runs, for instance "cuda:0". null: on the GPU if
         spaCy uses it (spacy.prefer_gpu), else on the CPU.
-    initial_state (str): What each sentence starts from: "zero", or "warm", the mean
-        state that the weights were stored with (`python -m spacy elmo warm`), for
-        models that were trained with carried state.
     RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.
     """
     model = BiLMLayer(
         weights, segmenter, max_batch_tokens, cache_mb, precision, sentence_cache_mb,
-        sentence_cache_path, device, initial_state,
+        sentence_cache_path, device,
     )  # fmt: skip
     model.attrs["replace_listener_cfg"] = replace_listener_cfg
     return model

@@ -32,7 +32,6 @@ def BiLMLayer(
     sentence_cache_mb: float = 1024.0,
     sentence_cache_path: Optional[str] = None,
     device: Optional[str] = None,
-    initial_state: str = "zero",
 ) -> Model[InT, OutT]:
     """The biLM over Docs: every layer for every token. See
     spacy_elmo.layers.architectures.build_bilm for the arguments.
@@ -64,7 +63,6 @@ def BiLMLayer(
                 int(cache_mb * 2**20),
                 SentenceCache(int(sentence_cache_mb * 2**20), sentence_cache_path),
                 device,
-                initial_state,
             )
         ],
     )

@@ -48,18 +48,18 @@ class SentenceCache:
         self._layers: Dict[bytes, Any] = {}
         self._disk: Optional[sqlite3.Connection] = None
 
-    def open(self, bilm: BiLM, how: str) -> None:
+    def open(self, bilm: BiLM, precision: str) -> None:
         """Start to keep layers.
 
         bilm (BiLM): What computes them: it names the file on disk.
-        how (str): Precision and initial state.
+        precision (str): Of the layers.
         RAISES (OSError): If the folder cannot be used.
         """
         with self._lock:
             if self.is_open:
                 return
             if self.folder is not None:
-                self._disk = _open_file(self.folder, f"{digest(bilm)}-{how}")
+                self._disk = _open_file(self.folder, f"{digest(bilm)}-{precision}")
             self.is_open = self.max_bytes > 0 or self._disk is not None
 
     def get(self, key: bytes, out: Floats) -> bool:

@@ -25,7 +25,6 @@ from .word_cache import WordCache
 PRECISIONS = ("float32", "bfloat16")
 # What multiplies bfloat16 fast.
 FAST_BFLOAT16 = {"cpu": "AVX512-BF16 or AMX", "cuda": "compute capability 8.0"}
-INITIAL_STATES = ("zero", "warm")
 
 
 class BiLMShim(Shim):
@@ -37,7 +36,6 @@ class BiLMShim(Shim):
     cache_bytes (int): Size of the cache of token vectors.
     sentences (SentenceCache): The layers of sentences, in training.
     device (str): Where the biLM runs; None for where Thinc does.
-    initial_state (str): "zero" or "warm".
     """
 
     def __init__(
@@ -47,14 +45,7 @@ class BiLMShim(Shim):
         cache_bytes: int,
         sentences: SentenceCache,
         device: Optional[str] = None,
-        initial_state: str = "zero",
     ):
-        if initial_state not in INITIAL_STATES:
-            wanted = " or ".join(map(repr, INITIAL_STATES))
-            error = Errors.E038.format(
-                name="initial_state", wanted=wanted, found=initial_state
-            )
-            raise ValueError(error)
         if precision not in PRECISIONS:
             raise ValueError(Errors.E021.format(precision=precision))
         super().__init__(None)
@@ -64,7 +55,6 @@ class BiLMShim(Shim):
         self.cache = WordCache(cache_bytes)
         self.sentences = sentences
         self.device = device
-        self.initial_state = initial_state
         self._lock = RLock()
         # The file that holds these very weights, if there is one: (path, stamp).
         self._file: Optional[Tuple[Path, Tuple[int, ...]]] = None
@@ -93,8 +83,7 @@ class BiLMShim(Shim):
     def open_sentences(self) -> None:
         """From now on, in training, keep the layers of sentences."""
         if not self.trainable and not self.sentences.is_open:
-            how = f"{self.precision}-{self.initial_state}"
-            self.sentences.open(self.bilm, how)
+            self.sentences.open(self.bilm, self.precision)
 
     def finish_update(self, optimizer: Any) -> None:
         if not self.trainable:
@@ -133,7 +122,6 @@ class BiLMShim(Shim):
         sentences = SentenceCache(self.sentences.max_bytes, self.sentences.folder)
         copied = BiLMShim(
             self.source, self.precision, self.cache.max_bytes, sentences, self.device,
-            self.initial_state,
         )  # fmt: skip
         copied.trainable = self.trainable
         copied._file = self._file
@@ -179,8 +167,6 @@ class BiLMShim(Shim):
         return self
 
     def _set(self, bilm: BiLM) -> None:
-        if self.initial_state == "warm":
-            bilm.use_warm_state()
         device = choose_device(self.device)
         if self.precision == "bfloat16":
             if has_fast_bfloat16(device.type):
