@@ -2,13 +2,11 @@
 
     python benchmarks/corpus_memory.py --text CORPUS --output benchmarks
 
-The large corpus repeats the text, with words of its own in each repetition, so that its
-distinct words grow as those of real text would. Each run is `python -m spacy elmo
-pretrain` in a new process: the cache, and then some steps.
+The large corpus repeats the text with new words in each repetition, so that its distinct
+words grow as those of real text would. Each run is `python -m spacy elmo pretrain` in a
+new process: tokenization, and then some steps.
 """
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -16,60 +14,65 @@ import time
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Dict, Iterator
+from typing import Dict, Iterator
 
-from harness import machine
+from harness import ROOT, machine, make_parser, save, table
 
 from spacy_elmo.text import find_texts, read_documents
 
-CONFIG = Path(__file__).parents[1] / "configs" / "pretrain_small.cfg"
-# Every so many words, one that earlier repetitions do not have: about as many distinct
-# words as news text of that length (Heaps' law).
+# One word in so many is new in a repetition: about as many distinct words as in news
+# text of that length (Heaps' law).
 NEW_WORD = 150
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--text", required=True, help="A file, directory or glob")
-    parser.add_argument("--mb", type=int, nargs="+", default=[1, 1000])
+    parser.add_argument("--mb", type=float, nargs="+", default=[1, 1000])
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--output", type=Path, help="For corpus_memory.json")
+    parser.add_argument("overrides", nargs="*", help="Of the config, after --")
     args = parser.parse_args()
-    results: Dict[str, Any] = {"machine": machine(), "steps": args.steps}
+    command = [
+        sys.executable, "-m", "spacy", "elmo", "pretrain",
+        str(ROOT / "configs" / "pretrain_small.cfg"),
+    ]  # fmt: skip
+    steps = ["--training.max_tokens", str(args.steps * 128 * 24), *args.overrides]
+    runs = {}
     with TemporaryDirectory() as folder:
         for mb in args.mb:
-            results[f"{mb} MB"] = measure(args.text, mb, args.steps, Path(folder))
-    text = json.dumps(results, indent=2)
-    print(text)
-    if args.output is not None:
-        (args.output / "corpus_memory.json").write_text(text + "\n")
+            corpus, output = Path(folder, f"{mb}.txt"), Path(folder, f"{mb}")
+            write_corpus(args.text, mb, corpus)
+            paths = [str(output), "--paths.train", str(corpus)]
+            runs[f"{mb:g} MB"] = {
+                "bytes": corpus.stat().st_size,
+                **measure([*command, *paths, *steps]),
+            }
+    header = ["corpus", *next(iter(runs.values()))]
+    rows = [[name, *run.values()] for name, run in runs.items()]
+    text = f"{args.steps} steps of `pretrain_small.cfg` on {machine()}.\n\n"
+    results = {"machine": machine(), "steps": args.steps, "runs": runs}
+    save("corpus_memory", results, text + table(header, rows), args.output)
 
 
-def measure(text: str, mb: int, steps: int, folder: Path) -> Dict[str, Any]:
-    corpus, output = folder / f"{mb}.txt", folder / f"out{mb}"
-    with corpus.open("w", encoding="utf8") as file:
+def write_corpus(text: str, mb: float, path: Path) -> None:
+    with path.open("w", encoding="utf8") as file:
         for document in documents(text):
             file.write(document)
-            if file.tell() >= mb << 20:
+            if file.tell() >= mb * 2**20:
                 break
-    command = [
-        sys.executable, "-m", "spacy", "elmo", "pretrain", str(CONFIG), str(output),
-        "--paths.train", str(corpus), "--training.max_tokens", str(steps * 128 * 24),
-    ]  # fmt: skip
+
+
+def measure(command: list[str]) -> Dict[str, int]:
+    """Peak memory and seconds of a command."""
     start = time.perf_counter()
     process = subprocess.Popen(command)
     # Of this child alone, unlike RUSAGE_CHILDREN.
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {status}")
-    words = (output / "corpus" / "train" / "words.txt").read_bytes().count(b"\n")
-    return {
-        "bytes": corpus.stat().st_size,
-        "distinct words": words,
-        "peak, MB": usage.ru_maxrss // 1024,
-        "seconds": round(time.perf_counter() - start),
-    }
+        raise SystemExit(f"{' '.join(command)} failed")
+    seconds = round(time.perf_counter() - start)
+    return {"peak memory, MB": usage.ru_maxrss // 1024, "seconds": seconds}
 
 
 def documents(text: str) -> Iterator[str]:

@@ -1,139 +1,248 @@
-"""What a user pays in seconds: words/s as sentences, batches and threads grow; one
-sentence alone; loading and saving; epochs of training with and without ELMo.
+"""What `elmo` costs: words per second as text, batches and threads grow; one sentence
+alone; loading and saving; epochs of training; where the weights lie in memory.
 
     python benchmarks/costs.py --text ewt/dev.tsv --output benchmarks
 
-Weights are drawn at random in the official geometries, as in speed.py.
+Weights are random, in the official geometries.
 """
 
 import argparse
-import json
 import mmap
-import os
 import statistics
 import subprocess
 import sys
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import spacy
 import torch
-from accuracy import sentences as treebank
-from harness import machine
-from spacy.language import Language
+from harness import (
+    ROOT,
+    machine,
+    make_parser,
+    medians,
+    plot,
+    ratio,
+    save,
+    table,
+    take_turns,
+    timed,
+)  # fmt: skip
+from inputs import GEOMETRIES, make_pipeline, random_bilm, read_rows, read_sentences
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
-from speed import GEOMETRIES, random_bilm, read_sentences, timed
 
 from spacy_elmo.bilm import BiLM
 
-ROOT = Path(__file__).resolve().parent.parent
-TURNS = 5
-N_STEPS = 11  # of one sentence of ten words, with a boundary
-GROWTH_WORDS = {"original": 2000, "small": 10000}
-EPOCH_WORDS = {"original": 4000, "small": 12000}
+N_STEPS = 11  # of one direction over ten words and a boundary
+GROWTH_WORDS = {"original": 2000, "small": 10_000}
+EPOCH_WORDS = {"original": 4000, "small": 12_000}
+BATCH_TOKENS = (128, 512, 1024, 2048, 4096, 8192)
+LOADING = """
+import re, spacy, spacy_elmo.bilm
+{load}
+# Not ru_maxrss: a process inherits that of its parent.
+print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
+"""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--text", type=Path, required=True, help="A treebank's TSV")
+    parser = make_parser(__doc__)
+    parser.add_argument("--text", type=Path, required=True, help="A treebank's .tsv")
     parser.add_argument("--geometries", nargs="+", default=list(GEOMETRIES))
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--output", type=Path, help="For costs.json, .md and .png")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="Of the words")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    results: Dict[str, Any] = {"machine": machine(args.threads), "geometries": {}}
+    results: Dict[str, Any] = {
+        "machine": machine(args.threads), "turns": args.turns, "geometries": {}
+    }  # fmt: skip
     for name in args.geometries:
         with TemporaryDirectory() as folder:
             results["geometries"][name] = measure(name, Path(folder), args)
-    table = render(results)
+    save("costs", results, render(results), args.output)
     if args.output is not None:
-        (args.output / "costs.json").write_text(json.dumps(results, indent=2) + "\n")
-        (args.output / "costs.md").write_text(table)
-        plot(results, args.output / "costs.png")
-    print(table)
+        geometries = results["geometries"].items()
+        kinds = next(iter(results["geometries"].values()))["growth"]
+        panels = {kind: {n: g["growth"][kind] for n, g in geometries} for kind in kinds}
+        plot(args.output / "costs.png", panels, "words/s, float32")
 
 
 def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]:
-    dim, projection, n_highway, _ = GEOMETRIES[name]
-    random_bilm(dim, projection, n_highway).save(folder)
-    bilm = BiLM.from_path(folder)
+    random_bilm(name).save(folder)
+    n_growth, n_epoch = (
+        int(args.scale * n_words[name]) for n_words in (GROWTH_WORDS, EPOCH_WORDS)
+    )
     return {
-        "growth": growth(bilm, args.text, GROWTH_WORDS[name], args.threads),
-        "memory": memory_layouts(bilm),
-        "latency": latency(folder, bilm),
-        "disk": load_and_save(folder),
-        "epochs": epochs(folder, args.text, EPOCH_WORDS[name]),
+        "growth": growth(folder, args, n_growth),
+        "latency": latency(name, folder),
+        "pipeline": load_and_save(folder),
+        "epochs": epochs(folder, args, n_epoch),
+        "memory": memory_layouts(name),
     }
 
 
 def growth(
-    bilm: BiLM, text: Path, n_words: int, threads: int
-) -> Dict[str, Dict[str, float]]:
+    folder: Path, args: argparse.Namespace, n_words: int
+) -> Dict[str, Dict[int, float]]:
     """Words/s by words of text, by tokens of a batch and by threads."""
-    sizes = [n_words // 8, n_words // 4, n_words // 2, n_words, 2 * n_words]
-    batches = [128, 512, 1024, 2048, 4096, 8192]
+    bilm = BiLM.from_path(folder)
+
+    def words_per_second(n: int, **arguments: int) -> float:
+        sentences = read_sentences(args.text, n)
+        run = timed(lambda: bilm.encode(sentences, **arguments))
+        median = statistics.median(run() for _ in range(args.turns))
+        return sum(map(len, sentences)) / median
+
     by_threads = {}
-    for n in range(1, threads + 1):
+    for n in range(1, args.threads + 1):
         torch.set_num_threads(n)
-        by_threads[str(n)] = words_per_second(bilm, text, n_words)
-    torch.set_num_threads(threads)
+        by_threads[n] = words_per_second(n_words)
+    sizes = [n_words // 8, n_words // 4, n_words // 2, n_words, 2 * n_words]
     return {
-        "words of text": {str(n): words_per_second(bilm, text, n) for n in sizes},
+        "words of text": {n: words_per_second(n) for n in sizes},
         "tokens a batch": {
-            str(n): words_per_second(bilm, text, n_words, max_batch_tokens=n)
-            for n in batches
+            n: words_per_second(n_words, max_batch_tokens=n) for n in BATCH_TOKENS
         },
         "threads": by_threads,
     }
 
 
-def words_per_second(bilm: BiLM, text: Path, n: int, **arguments: int) -> float:
-    sentences = read_sentences(text, n)
-    run = timed(lambda: bilm.encode(sentences, **arguments))
-    return sum(map(len, sentences)) / statistics.median(run() for _ in range(3))
-
-
-def memory_layouts(bilm: BiLM) -> Dict[str, Dict[str, float]]:
-    """Milliseconds of the recurrent product on one thread, by where and how its weights
-    lie: rows of a power of two, rows padded (as we load them), and rows of the mapped
-    file. (With more threads it is all the same.)
+def latency(name: str, folder: Path) -> Dict[str, float]:
+    """Milliseconds of a sentence of ten words, and those that it takes to read the
+    recurrent weights from memory at each step.
     """
-    torch.get_num_threads()
+    nlp = make_pipeline(folder)
+    text = "The play that she wrote opens in the spring ."
+    seconds = take_turns({"nlp": timed(lambda: nlp(text))}, turns=40, warm_up=5)
+    dim, projection, _ = GEOMETRIES[name]
+    n_weights = 2 * 2 * (4 * dim * projection + dim * projection)
+    block = torch.zeros(1 << 26)
+    bandwidth = block.nbytes / min(timed(block.sum)() for _ in range(10))
+    return {
+        "nlp(text)": 1e3 * medians(seconds)["nlp"],
+        "reading the recurrent weights": 1e3 * N_STEPS * n_weights * 4 / bandwidth,
+    }
+
+
+def load_and_save(folder: Path) -> Dict[str, float]:
+    """Seconds to save and to load a pipeline, and memory of a process that loads."""
+    nlp = make_pipeline(folder)
+    nlp(Doc(nlp.vocab, words=["play"]))
+    first, second = folder / "first", folder / "second"
+    save_first = timed(lambda: nlp.to_disk(first))()
+    save_second = timed(lambda: nlp.to_disk(second))()
+    load = statistics.median(timed(lambda: spacy.load(first))() for _ in range(3))
+    peak = loading_memory(f"spacy.load({str(first)!r})") - loading_memory("")
+    return {
+        "save, s": save_first, "save unchanged, s": save_second, "load, s": load,
+        "weights, MB": (first / "elmo" / "weights.hdf5").stat().st_size / 2**20,
+        "peak memory of loading, MB": peak,
+    }  # fmt: skip
+
+
+def loading_memory(load: str) -> float:
+    """Peak memory of a process that imports everything and loads a pipeline (Linux)."""
+    command = [sys.executable, "-c", LOADING.format(load=load)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return int(done.stdout) / 1024
+
+
+def epochs(folder: Path, args: argparse.Namespace, n_words: int) -> Dict[str, Any]:
+    """Seconds of the first and of a later epoch of a tagger, as `spacy train` updates:
+    with ELMo; without its cache of sentences; with the same listener on ready-made
+    vectors; without ELMo.
+    """
+    rows = []
+    for sentence in read_rows(args.text):
+        rows.append(sentence)
+        if sum(map(len, rows)) >= n_words:
+            break
+    arms = {
+        "ELMo": timed(tagger(rows, folder)),
+        "ELMo, no cache": timed(tagger(rows, folder, sentence_cache_mb=0)),
+        "ready-made vectors": timed(tagger(rows, folder, ready_made=True)),
+        "no ELMo": timed(tagger(rows)),
+    }
+    first = take_turns(arms, turns=1, warm_up=0)
+    later = take_turns(arms, args.turns, warm_up=0)
+    return {
+        "words": sum(map(len, rows)),
+        "seconds": {
+            name: [first[name][0], median] for name, median in medians(later).items()
+        },
+        "against ready-made": ratio(later["ELMo"], later["ready-made vectors"]),
+    }
+
+
+def tagger(
+    rows: Any, weights: Any = None, ready_made: bool = False, **arguments: Any
+) -> Callable[[], None]:
+    """A function that trains a tagger for an epoch."""
+    config = spacy.util.load_config(ROOT / "configs" / "tagger.cfg")
+    model = config["components"]["tagger"]["model"]
+    if weights is None:
+        nlp = spacy.blank("en")
+        model["tok2vec"]["embed"] = model["tok2vec"]["embed"]["embed"]
+    else:
+        nlp = make_pipeline(weights, **arguments)
+    nlp.add_pipe("tagger", config={"model": model})
+    examples = []
+    for sentence in rows:
+        words, tags = [row[1] for row in sentence], [row[4] for row in sentence]
+        reference = Doc(nlp.vocab, words=words, tags=tags)
+        examples.append(Example(Doc(nlp.vocab, words=words), reference))
+    optimizer = nlp.initialize(lambda: examples)
+    if ready_made:
+        elmo: Any = nlp.get_pipe("elmo")
+        docs = [eg.predicted for eg in examples]
+        arrays = {doc.text: array for doc, array in zip(docs, elmo.predict(docs))}
+        elmo.predict = lambda docs: [arrays[doc.text] for doc in docs]
+
+    def epoch() -> None:
+        for batch in minibatch(examples, 64):
+            # A new Doc each time, as spaCy's corpus reader makes them.
+            fresh = [Example(eg.predicted.copy(), eg.reference) for eg in batch]
+            nlp.update(fresh, sgd=optimizer, drop=0.1, losses={})
+
+    return epoch
+
+
+def memory_layouts(name: str) -> Dict[str, Dict[str, float]]:
+    """Milliseconds of the recurrent product of a step on one thread, by where its
+    weights lie: plain rows, rows padded by a cache line, huge pages, a mapped file.
+    """
+    dim, projection, _ = GEOMETRIES[name]
+    n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    lstm = bilm.options.lstm
-    weight = bilm.layers_of(0)[0].weight
-    plain = weight.clone(memory_format=torch.contiguous_format)
-    huge = _huge_pages(plain)
+    plain = torch.randn(projection, 4 * dim)
+    padded = torch.empty(projection, 4 * dim + 16)[:, :-16].copy_(plain)
     found = {}
     with TemporaryDirectory() as folder:
         path = Path(folder) / "weight"
         plain.numpy().tofile(path)
         mapped = np.memmap(path, np.float32, "c", shape=tuple(plain.shape))
-        arms = {
-            "padded": weight, "plain": plain, "plain, huge pages": huge,
+        weights = {
+            "plain": plain, "padded": padded, "huge pages": huge_pages(plain),
             "mapped file": torch.from_numpy(mapped),
         }  # fmt: skip
         for n_rows in (1, 32, 128):
-            h = torch.randn(n_rows, lstm.projection_dim)
-            out = torch.empty(n_rows, 4 * lstm.dim)
-            runs = {
-                name: timed(partial(torch.mm, h, w[lstm.projection_dim :], out=out))
-                for name, w in arms.items()
+            h, out = torch.randn(n_rows, projection), torch.empty(n_rows, 4 * dim)
+            arms = {
+                layout: timed(partial(torch.mm, h, weight, out=out))
+                for layout, weight in weights.items()
             }
-            seconds = take_turns(runs, 40)
-            found[f"{n_rows} rows"] = {
-                name: statistics.median(times) * 1e3 for name, times in seconds.items()
-            }
+            seconds = medians(take_turns(arms, turns=40))
+            found[f"{n_rows} rows"] = {k: 1e3 * median for k, median in seconds.items()}
+    torch.set_num_threads(n_threads)
     return found
 
 
-def _huge_pages(array: torch.Tensor) -> torch.Tensor:
+def huge_pages(array: torch.Tensor) -> torch.Tensor:
     """A copy on huge pages, where the system has them."""
     page = 1 << 21
     block = mmap.mmap(-1, array.nbytes + page)
@@ -144,203 +253,31 @@ def _huge_pages(array: torch.Tensor) -> torch.Tensor:
     return memory[start : start + array.numel()].view(array.shape).copy_(array)
 
 
-def take_turns(
-    runs: Dict[str, Callable[[], float]], turns: int
-) -> Dict[str, List[float]]:
-    seconds: Dict[str, List[float]] = {name: [] for name in runs}
-    for _ in range(turns):
-        for name, run in runs.items():
-            seconds[name].append(run())
-    return seconds
-
-
-def latency(folder: Path, bilm: BiLM) -> Dict[str, float]:
-    """One sentence of ten words through nlp(...), beside the time that it takes to
-    read the recurrent weights from memory at each step.
-    """
-    nlp = make_pipeline(folder)
-    text = "The play that she wrote opens in the spring ."
-    for _ in range(5):
-        nlp(text)
-    found = statistics.median(timed(lambda: nlp(text))() for _ in range(40))
-    lstm = bilm.options.lstm
-    projection = lstm.dim * lstm.projection_dim
-    weights = 2 * lstm.n_layers * (4 * projection + projection)
-    block = torch.zeros(1 << 26)
-    bandwidth = block.nbytes / min(timed(block.sum)() for _ in range(10))
-    floor = N_STEPS * weights * 4 / bandwidth
-    return {"milliseconds": found * 1e3, "bound_milliseconds": floor * 1e3}
-
-
-def load_and_save(folder: Path) -> Dict[str, float]:
-    """Seconds to save and to load a pipeline, and memory of a process that loads."""
-    nlp = make_pipeline(folder)
-    nlp(Doc(nlp.vocab, words=["play"]))
-    first, second = folder / "first", folder / "second"
-    return {
-        "save, s": timed(lambda: nlp.to_disk(first))(),
-        "save unchanged, s": timed(lambda: nlp.to_disk(second))(),
-        "load, s": statistics.median(
-            timed(lambda: spacy.load(first))() for _ in range(3)
-        ),
-        "weights, MB": (first / "elmo" / "weights.hdf5").stat().st_size / 2**20,
-        "peak memory of loading, MB": loading_memory(first) - loading_memory(None),
-    }  # fmt: skip
-
-
-def loading_memory(path: Any) -> float:
-    """Peak memory of a process that imports everything and loads a pipeline (Linux)."""
-    # Not ru_maxrss: a process inherits that of its parent.
-    script = (
-        "import re, spacy, spacy_elmo.bilm\n"
-        + (f"spacy.load({str(path)!r})\n" if path else "")
-        + "print(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True
-    )
-    return int(done.stdout) / 1024
-
-
-def make_pipeline(folder: Path, **arguments: Any) -> Language:
-    nlp = spacy.blank("en")
-    model = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(folder)}
-    nlp.add_pipe("elmo", config={"model": {**model, **arguments}})
-    return nlp
-
-
-def epochs(folder: Path, text: Path, n_words: int) -> Dict[str, Any]:
-    """Seconds of the first and the second epoch of a tagger, as `spacy train` updates:
-    with ELMo; without the cache over sentences; with the same listener on ready-made
-    vectors; without ELMo.
-    """
-    rows = []
-    for sentence in treebank(text):
-        rows.append(sentence)
-        if sum(map(len, rows)) >= n_words:
-            break
-    arms = {
-        "ELMo": partial(tagger, folder, rows),
-        "ELMo, no cache": partial(tagger, folder, rows, sentence_cache_mb=0),
-        "ready-made vectors": partial(ready_made, folder, rows),
-        "no ELMo": partial(tagger, None, rows),
-    }
-    first: Dict[str, List[float]] = {name: [] for name in arms}
-    later: Dict[str, List[float]] = {name: [] for name in arms}
-    running = {name: make() for name, make in arms.items()}
-    for turn in range(1 + TURNS):
-        for name, epoch in running.items():
-            (later if turn else first)[name].append(timed(epoch)())
-    ratios = [a / b for a, b in zip(later["ELMo"], later["ready-made vectors"])]
-    return {
-        "words": sum(map(len, rows)),
-        "epoch 1, s": {name: times[0] for name, times in first.items()},
-        "epoch 2, s": {name: statistics.median(t) for name, t in later.items()},
-        "epoch 2 against ready-made vectors": statistics.median(ratios),
-    }
-
-
-def tagger(folder: Any, rows: Any, **arguments: Any) -> Callable[[], None]:
-    """A function that trains a tagger for an epoch."""
-    nlp, examples = make_tagger(folder, rows, **arguments)
-    return partial(train_epoch, nlp, examples)
-
-
-def ready_made(folder: Path, rows: Any) -> Callable[[], None]:
-    """As `tagger`, with an `elmo` that finds the arrays of each Doc at hand."""
-    nlp, examples = make_tagger(folder, rows)
-    elmo: Any = nlp.get_pipe("elmo")
-    docs = [eg.predicted for eg in examples]
-    arrays = {doc.text: array for doc, array in zip(docs, elmo.predict(docs))}
-    elmo.predict = lambda docs: [arrays[doc.text] for doc in docs]
-    return partial(train_epoch, nlp, examples)
-
-
-def make_tagger(
-    folder: Any, rows: Any, **arguments: Any
-) -> Tuple[Language, List[Example]]:
-    config = spacy.util.load_config(ROOT / "configs" / "tagger.cfg")
-    tok2vec = config["components"]["tagger"]["model"]["tok2vec"]
-    nlp = make_pipeline(folder, **arguments) if folder else spacy.blank("en")
-    if not folder:
-        tok2vec["embed"] = tok2vec["embed"]["embed"]
-    nlp.add_pipe("tagger", config={"model": config["components"]["tagger"]["model"]})
-    references = [
-        Doc(nlp.vocab, words=[r[1] for r in s], tags=[r[4] for r in s]) for s in rows
-    ]
-    make = partial(Doc, nlp.vocab)
-    examples = [Example(make(words=[t.text for t in x]), x) for x in references]
-    nlp.initialize(lambda: examples)
-    return nlp, examples
-
-
-def train_epoch(nlp: Language, examples: List[Example]) -> None:
-    optimizer = nlp._optimizer
-    for batch in minibatch(examples, 64):
-        # A new Doc each time, as spaCy's corpus reader makes them.
-        fresh = [Example(eg.predicted.copy(), eg.reference) for eg in batch]
-        nlp.update(fresh, sgd=optimizer, drop=0.1, losses={})
-
-
 def render(results: Dict[str, Any]) -> str:
-    lines = [f"Measured on {results['machine']}."]
+    parts = [
+        f"Measured on {results['machine']}. Medians over {results['turns']} turns.\n"
+    ]
     for name, found in results["geometries"].items():
-        dim, projection, _, _ = GEOMETRIES[name]
-        lines += ["", f"## {name} ({dim}/{projection})"]
-        for what, speeds in found["growth"].items():
-            rows = [f"| {n} | {speed:,.0f} |" for n, speed in speeds.items()]
-            lines += ["", f"| {what} | words/s, float32 |", "|---|---|", *rows]
-        lines += [
-            "", "| one sentence of ten words | ms |", "|---|---|",
-            f"| nlp(...) | {found['latency']['milliseconds']:.1f} |",
-            "| reading the recurrent weights at each step | "
-            f"{found['latency']['bound_milliseconds']:.1f} |",
-            "", "| a pipeline | |", "|---|---|",
-            *(f"| {k} | {v:.2f} |" for k, v in found["disk"].items()),
-            "", f"A tagger's epochs of {found['epochs']['words']:,} words, seconds:",
-            "", "| | epoch 1 | epoch 2 |", "|---|---|---|",
-            *(
-                f"| {arm} | {found['epochs']['epoch 1, s'][arm]:.2f} | {second:.2f} |"
-                for arm, second in found["epochs"]["epoch 2, s"].items()
-            ),
-            "", "Epoch 2 against the same listener on ready-made vectors: "
-            f"{found['epochs']['epoch 2 against ready-made vectors']:.2f}x.",
-            "", "The recurrent product of a step on one thread, ms, by its memory:",
-            "",
-        ]  # fmt: skip
-        memory = found["memory"]
-        arms = list(next(iter(memory.values())))
-        lines += [
-            f"| | {' | '.join(arms)} |",
-            "|---" * (1 + len(arms)) + "|",
-            *(
-                f"| {rows} | {' | '.join(f'{times[a]:.2f}' for a in arms)} |"
-                for rows, times in memory.items()
-            ),
+        dim, projection, _ = GEOMETRIES[name]
+        parts.append(f"## {name} ({dim}/{projection})\n")
+        for kind, speeds in found["growth"].items():
+            parts.append(table([kind, "words/s, float32"], speeds.items(), ",.0f"))
+        trained, memory = found["epochs"], found["memory"]
+        seconds = [[arm, *pair] for arm, pair in trained["seconds"].items()]
+        layouts: List[str] = list(memory["1 rows"])
+        times = [[n_rows, *by_layout.values()] for n_rows, by_layout in memory.items()]
+        parts += [
+            table(["a sentence of ten words", "ms"], found["latency"].items(), ".1f"),
+            table(["a pipeline", ""], found["pipeline"].items(), ".2f"),
+            f"Epochs of a tagger, {trained['words']:,} words, in seconds. A later epoch "
+            f"takes {trained['against ready-made']:.2f} times what it takes on "
+            "ready-made vectors.\n",
+            table(["", "first", "later"], seconds, ".2f"),
+            "The recurrent product of a step on one thread, ms, by the layout of its "
+            "weights:\n",
+            table(["", *layouts], times, ".2f"),
         ]
-    return "\n".join(lines) + "\n"
-
-
-def plot(results: Dict[str, Any], path: Path) -> None:
-    """Words/s as text, batches and threads grow."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    geometries = results["geometries"]
-    kinds = list(next(iter(geometries.values()))["growth"])
-    fig, axes = plt.subplots(1, len(kinds), figsize=(12, 3.5), layout="constrained")
-    for ax, kind in zip(chain(axes), kinds):
-        for name, found in geometries.items():
-            speeds = found["growth"][kind]
-            ax.plot([int(n) for n in speeds], list(speeds.values()), "o-", label=name)
-        ax.set(xlabel=kind, ylabel="words/s, float32", yscale="log")
-        if kind != "threads":
-            ax.set_xscale("log", base=2)
-        ax.grid(alpha=0.3)
-    axes[0].legend()
-    fig.savefig(path, dpi=120)
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,15 @@
 
     python benchmarks/import_time.py --output benchmarks
 
-New processes in turn, with the plugin's entry points and with them hidden, as if it
-were not installed; the ratio is the median over the pairs.
+New processes take turns: one sees the plugin's entry points, the other does not, as if
+the plugin were not installed.
 """
 
-import argparse
-import json
-import statistics
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any, Dict
+from functools import partial
 
-from harness import machine
+from harness import machine, make_parser, medians, ratio, save, table, take_turns
 
 SCRIPT = """
 import importlib.metadata as metadata, sys, time
@@ -35,29 +31,29 @@ assert registry.has("architectures", "spacy_elmo.BiLM.v1") == (sys.argv[1] == "w
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--turns", type=int, default=15)
-    parser.add_argument("--output", type=Path, help="For import_time.json")
     args = parser.parse_args()
-    seconds: Dict[str, Any] = {"with": [], "without": []}
-    for turn in range(1 + args.turns):
-        for arm, times in seconds.items():
-            done = subprocess.run(
-                [sys.executable, "-c", SCRIPT, arm], check=True, capture_output=True,
-                text=True,
-            )  # fmt: skip
-            if turn:
-                times.append(float(done.stdout))
-    ratios = [a / b for a, b in zip(seconds["with"], seconds["without"])]
-    results = {
-        "machine": machine(),
-        **{f"{arm}, s": statistics.median(times) for arm, times in seconds.items()},
-        "ratio": statistics.median(ratios),
+    arms = {arm: partial(seconds_of, arm) for arm in ("with", "without")}
+    seconds = take_turns(arms, args.turns)
+    found = {
+        **{f"{arm} the plugin, s": median for arm, median in medians(seconds).items()},
+        "ratio": ratio(seconds["with"], seconds["without"]),
     }
-    text = json.dumps(results, indent=2)
-    if args.output is not None:
-        (args.output / "import_time.json").write_text(text + "\n")
-    print(text)
+    results = {"machine": machine(), "turns": args.turns, **found}
+    text = f'Start of a process with `spacy.blank("en")`, {machine()}.\n\n'
+    save(
+        "import_time",
+        results,
+        text + table(["", ""], found.items(), ".3f"),
+        args.output,
+    )
+
+
+def seconds_of(arm: str) -> float:
+    command = [sys.executable, "-c", SCRIPT, arm]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,21 @@
-"""What the benchmarks of speed run: sentences, and random biLMs of known geometries."""
+"""What the benchmarks of speed run: sentences, random biLMs and pipelines with them."""
 
+from itertools import cycle
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, List, Optional
 
+import spacy
 import torch
+from experiments.data import sentences as read_rows
 from harness import ROOT
+from spacy.language import Language
 
 from spacy_elmo.bilm import BiLM, Options
 
 FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
 # Cells, projection and highway layers of two official models (allennlp.org/elmo)
 GEOMETRIES = {"original": (4096, 512, 2), "small": (1024, 128, 1)}
+SAMPLE = ROOT / "assets" / "sample_train.iob"
 
 Sentences = List[List[str]]
 
@@ -41,19 +46,23 @@ def read_sentences(path: Optional[Path], n_words: int) -> Sentences:
     path (Path): A treebank's .tsv; None for the sample corpus.
     """
     if path is None:
-        path = ROOT / "assets" / "sample_train.iob"
-        lines = path.read_text(encoding="utf8").splitlines()
-        found = [[w.split("|")[0] for w in line.split()] for line in lines]
+        lines = SAMPLE.read_text(encoding="utf8").splitlines()
+        found = [[token.split("|")[0] for token in line.split()] for line in lines]
     else:
-        blocks = path.read_text(encoding="utf8").split("\n\n")
-        rows = [[r for r in b.split("\n") if r and r[:2] != "# "] for b in blocks]
-        found = [[r.split("\t")[1] for r in row] for row in rows if row]
+        found = [[row[1] for row in rows] for rows in read_rows(path)]
     sentences: Sentences = []
     n = 0
-    while n < n_words:
-        for sentence in found:
-            sentences.append(sentence)
-            n += len(sentence)
-            if n >= n_words:
-                break
+    for sentence in cycle(found):
+        if n >= n_words:
+            break
+        sentences.append(sentence)
+        n += len(sentence)
     return sentences
+
+
+def make_pipeline(weights: object, **arguments: Any) -> Language:
+    """A blank pipeline with an `elmo`; the arguments are those of BiLM.v1."""
+    nlp = spacy.blank("en")
+    model = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(weights)}
+    nlp.add_pipe("elmo", config={"model": {**model, **arguments}})
+    return nlp

@@ -1,61 +1,50 @@
-"""Memory of a long run: words through `nlp.pipe`, then one long Doc.
+"""Memory of a long run: words through `nlp.pipe`, then one long Doc (Linux).
 
     python benchmarks/long_run.py --text heldout.txt --output benchmarks
 
-The text is read again from its start until the words are reached, every time round
-with other numbers in it, so that neither the vocabulary nor a cache sees only what it
-knows.
+The text is repeated until the words are reached, each time with other numbers in it, so
+that the vocabulary and the caches meet new words.
 """
 
-import argparse
-import itertools
-import json
-import resource
+import re
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-import spacy
-from harness import machine
+import torch
+from harness import machine, make_parser, save, table
+from inputs import make_pipeline, read_sentences
 from spacy.language import Language
 from spacy.tokens import Doc
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--text", type=Path, help="Text, a paragraph a line")
     parser.add_argument("--weights", default="en_elmo_sm")
     parser.add_argument("--words", type=int, default=1_000_000)
     parser.add_argument("--doc-words", type=int, default=200_000)
     parser.add_argument("--every", type=int, default=50_000)
-    parser.add_argument("--output", type=Path, help="For long_run.json and long_run.md")
     args = parser.parse_args()
-    nlp = spacy.blank("en")
+    torch.set_num_threads(args.threads)
+    nlp = make_pipeline(args.weights)
     nlp.max_length = 10_000_000
-    model = {"@architectures": "spacy_elmo.BiLM.v1", "weights": args.weights}
-    nlp.add_pipe("elmo", config={"model": model})
     results = {
-        "machine": machine(),
+        "machine": machine(args.threads),
         "weights": args.weights,
         "pipe": measure_pipe(nlp, args.text, args.words, args.every),
         "doc": measure_doc(nlp, args.text, args.doc_words),
     }
-    table = render(results)
-    if args.output is not None:
-        path = args.output / "long_run.json"
-        path.write_text(json.dumps(results, indent=2) + "\n")
-        (args.output / "long_run.md").write_text(table)
-    print(table)
+    save("long_run", results, render(results), args.output)
 
 
 def measure_pipe(
     nlp: Language, path: Optional[Path], n_words: int, every: int
-) -> List[Dict[str, float]]:
-    """Memory of the process after each `every` words. The Docs are let go, and the
+) -> List[Tuple[int, float]]:
+    """Memory of the process after each `every` words. The Docs are dropped, and the
     strings of the vocabulary with them (`nlp.memory_zone`).
     """
-    records = []
+    records: List[Tuple[int, float]] = []
     done, lines = 0, texts(path)
     while done < n_words:
         with nlp.memory_zone():
@@ -64,59 +53,51 @@ def measure_pipe(
                 done += len(doc)
                 if done >= wanted:
                     break
-        records.append({"words": done, "rss_mb": rss_mb()})
-        print(json.dumps(records[-1]), flush=True)
+        records.append((done, memory_mb("VmRSS")))
+        print(*records[-1], flush=True)
     return records
 
 
-def measure_doc(nlp: Language, path: Optional[Path], n_words: int) -> Dict[str, Any]:
-    words = itertools.chain.from_iterable(map(str.split, texts(path)))
-    doc = Doc(nlp.vocab, words=list(itertools.islice(words, n_words)))
-    before = rss_mb()
+def measure_doc(nlp: Language, path: Optional[Path], n_words: int) -> Dict[str, float]:
+    words = chain.from_iterable(map(str.split, texts(path)))
+    doc = Doc(nlp.vocab, words=list(islice(words, n_words)))
+    before = memory_mb("VmRSS")
     nlp(doc)
     return {
-        "words": len(doc),
-        "array_mb": doc._.elmo.nbytes / 2**20,
-        "rss_before_mb": before,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+        "words": len(doc), "before": before, "peak": memory_mb("VmHWM"),
+        "array": doc._.elmo.nbytes / 2**20,
+    }  # fmt: skip
 
 
 def texts(path: Optional[Path]) -> Iterator[str]:
+    """Lines without end."""
     if path is None:
-        path = ROOT / "assets" / "sample_train.iob"
-        lines = path.read_text(encoding="utf8").splitlines()
-        lines = [" ".join(w.split("|")[0] for w in x.split()) for x in lines]
+        lines = [" ".join(words) for words in read_sentences(None, 1000)]
     else:
-        lines = [x for x in path.read_text(encoding="utf8").splitlines() if x]
-    for turn in itertools.count():
+        lines = [line for line in path.read_text(encoding="utf8").splitlines() if line]
+    for turn in count():
         for i, line in enumerate(lines):
             yield f"{line} No. {turn}-{i}."
 
 
-def rss_mb() -> float:
-    status = Path("/proc/self/status")
-    if status.is_file():
-        (line,) = [x for x in status.read_text().split("\n") if x.startswith("VmRSS")]
-        return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def memory_mb(key: str) -> float:
+    """Of this process, now (VmRSS) or at most so far (VmHWM)."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(rf"{key}:\s*(\d+)", status)[0]) / 1024
 
 
 def render(results: Dict[str, Any]) -> str:
     doc = results["doc"]
-    lines = [
-        f"`nlp.pipe` with {results['weights']} on {results['machine']}.",
-        "",
-        "| words | memory of the process, MB |",
-        "|---|---|",
-        *(f"| {r['words']:,} | {r['rss_mb']:,.0f} |" for r in results["pipe"]),
-        "",
-        f"One Doc of {doc['words']:,} words: the process grew from "
-        f"{doc['rss_before_mb']:,.0f} MB to {doc['peak_mb']:,.0f} MB at most, "
-        f"{doc['array_mb']:,.0f} MB of which are the array of the layers.",
-        "",
-    ]
-    return "\n".join(lines)
+    rows = [[f"{n_words:,}", mb] for n_words, mb in results["pipe"]]
+    return "\n".join(
+        [
+            f"`nlp.pipe` with {results['weights']} on {results['machine']}.\n",
+            table(["words", "memory of the process, MB"], rows, ",.0f"),
+            f"One Doc of {doc['words']:,} words: the process grew from "
+            f"{doc['before']:,.0f} MB to {doc['peak']:,.0f} MB at most, "
+            f"{doc['array']:,.0f} MB of which are the array of the layers.\n",
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""A peer in an environment of its own: loads weights once, and then runs batches when
-it is told to, a line of JSON for each. Started by speed.py:
+"""A peer in an environment of its own. It loads weights once and then runs batches, a
+line of JSON for each request and each answer. `start_peer` runs
 
-    python benchmarks/peers.py allennlp WEIGHTS
-    python benchmarks/peers.py simple_elmo WEIGHTS
+    python benchmarks/peers.py allennlp WEIGHTS THREADS
+    python benchmarks/peers.py simple_elmo WEIGHTS THREADS
+    python benchmarks/peers.py simple_elmo_training FOLDER THREADS
 
-and by pretrain.py, with a folder of options, vocabulary and tokenised text; a batch is
-then a step of its trainer:
-
-    python benchmarks/peers.py simple_elmo_training FOLDER
+In the last one a batch is a step of its trainer, and FOLDER has options.json, vocab.txt
+and text.txt (tokenized).
 """
 
 import importlib
@@ -40,6 +39,25 @@ MOCKS = [
     "data.tokenizers", "data.tokenizers.token_class", "data.vocabulary",
     "data.token_indexers.token_indexer", "nn.initializers",
 ]  # fmt: skip
+
+
+def start_peer(name: str, weights: Path, environments: Path, threads: int) -> Any:
+    """The process of a peer, once it is ready. For `ask`."""
+    python = make_environment(name.removesuffix("_training"), environments)
+    process = subprocess.Popen(
+        [python, __file__, name, str(weights), str(threads)], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    if not process.stdout.readline():
+        raise SystemExit(f"{name} does not run: see above")
+    return process
+
+
+def ask(process: Any, task: Dict[str, Any]) -> Dict[str, Any]:
+    """Send a task ({"batches": ...}) and wait for its answer."""
+    process.stdin.write(json.dumps(task) + "\n")
+    process.stdin.flush()
+    return dict(json.loads(process.stdout.readline()))
 
 
 def main() -> None:
