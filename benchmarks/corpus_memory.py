@@ -2,9 +2,9 @@
 
     python benchmarks/corpus_memory.py --text CORPUS --output benchmarks
 
-The large corpus repeats the text with new words in each repetition, so that its distinct
-words grow as those of real text would. Each run is `python -m spacy elmo pretrain` in a
-new process: tokenization, and then some steps.
+The large corpus repeats the text with new words in each repetition, so that its
+distinct words grow as those of real text would. Each run is `python -m spacy elmo
+pretrain` in a new process: tokenization, and then some steps.
 """
 
 import os
@@ -14,7 +14,7 @@ import time
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Dict, Iterator
+from typing import Dict, Iterator, List
 
 from harness import ROOT, machine, make_parser, save, table
 
@@ -62,7 +62,7 @@ def write_corpus(text: str, mb: float, path: Path) -> None:
                 break
 
 
-def measure(command: list[str]) -> Dict[str, int]:
+def measure(command: List[str]) -> Dict[str, int]:
     """Peak memory and seconds of a command."""
     start = time.perf_counter()
     process = subprocess.Popen(command)

@@ -31,7 +31,14 @@ from harness import (
     take_turns,
     timed,
 )  # fmt: skip
-from inputs import GEOMETRIES, make_pipeline, random_bilm, read_rows, read_sentences
+from inputs import (
+    GEOMETRIES,
+    OFFICIAL,
+    make_pipeline,
+    random_bilm,
+    read_rows,
+    read_sentences,
+)
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
@@ -39,8 +46,8 @@ from spacy.util import minibatch
 from spacy_elmo.bilm import BiLM
 
 N_STEPS = 11  # of one direction over ten words and a boundary
-GROWTH_WORDS = {"original": 2000, "small": 10_000}
-EPOCH_WORDS = {"original": 4000, "small": 12_000}
+GROWTH_WORDS = {"original": 2000, "small": 10_000, "toy": 100}
+EPOCH_WORDS = {"original": 4000, "small": 12_000, "toy": 50}
 BATCH_TOKENS = (128, 512, 1024, 2048, 4096, 8192)
 LOADING = """
 import re, spacy, spacy_elmo.bilm
@@ -53,9 +60,8 @@ print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--text", type=Path, required=True, help="A treebank's .tsv")
-    parser.add_argument("--geometries", nargs="+", default=list(GEOMETRIES))
+    parser.add_argument("--geometries", nargs="+", default=OFFICIAL)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="Of the words")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     results: Dict[str, Any] = {
@@ -74,14 +80,11 @@ def main() -> None:
 
 def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]:
     random_bilm(name).save(folder)
-    n_growth, n_epoch = (
-        int(args.scale * n_words[name]) for n_words in (GROWTH_WORDS, EPOCH_WORDS)
-    )
     return {
-        "growth": growth(folder, args, n_growth),
+        "growth": growth(folder, args, GROWTH_WORDS[name]),
         "latency": latency(name, folder),
         "pipeline": load_and_save(folder),
-        "epochs": epochs(folder, args, n_epoch),
+        "epochs": epochs(folder, args, EPOCH_WORDS[name]),
         "memory": memory_layouts(name),
     }
 
@@ -269,7 +272,7 @@ def render(results: Dict[str, Any]) -> str:
         parts += [
             table(["a sentence of ten words", "ms"], found["latency"].items(), ".1f"),
             table(["a pipeline", ""], found["pipeline"].items(), ".2f"),
-            f"Epochs of a tagger, {trained['words']:,} words, in seconds. A later epoch "
+            f"Epochs of a tagger, {trained['words']:,} words, in seconds. A later one "
             f"takes {trained['against ready-made']:.2f} times what it takes on "
             "ready-made vectors.\n",
             table(["", "first", "later"], seconds, ".2f"),

@@ -33,21 +33,18 @@ assert registry.has("architectures", "spacy_elmo.BiLM.v1") == (sys.argv[1] == "w
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--warm-up", type=int, default=1)
     args = parser.parse_args()
     arms = {arm: partial(seconds_of, arm) for arm in ("with", "without")}
-    seconds = take_turns(arms, args.turns)
+    seconds = take_turns(arms, args.turns, args.warm_up)
     found = {
         **{f"{arm} the plugin, s": median for arm, median in medians(seconds).items()},
         "ratio": ratio(seconds["with"], seconds["without"]),
     }
     results = {"machine": machine(), "turns": args.turns, **found}
     text = f'Start of a process with `spacy.blank("en")`, {machine()}.\n\n'
-    save(
-        "import_time",
-        results,
-        text + table(["", ""], found.items(), ".3f"),
-        args.output,
-    )
+    text += table(["", ""], found.items(), ".3f")
+    save("import_time", results, text, args.output)
 
 
 def seconds_of(arm: str) -> float:

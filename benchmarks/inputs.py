@@ -13,8 +13,10 @@ from spacy.language import Language
 from spacy_elmo.bilm import BiLM, Options
 
 FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
-# Cells, projection and highway layers of two official models (allennlp.org/elmo)
-GEOMETRIES = {"original": (4096, 512, 2), "small": (1024, 128, 1)}
+# Cells, projection and highway layers of two official models (allennlp.org/elmo), and
+# of one that shows whether a script runs
+GEOMETRIES = {"original": (4096, 512, 2), "small": (1024, 128, 1), "toy": (32, 8, 1)}
+OFFICIAL = ["original", "small"]
 SAMPLE = ROOT / "assets" / "sample_train.iob"
 
 Sentences = List[List[str]]

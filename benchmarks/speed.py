@@ -29,7 +29,14 @@ from harness import (
     take_turns,
     timed,
 )  # fmt: skip
-from inputs import GEOMETRIES, Sentences, make_pipeline, random_bilm, read_sentences
+from inputs import (
+    GEOMETRIES,
+    OFFICIAL,
+    Sentences,
+    make_pipeline,
+    random_bilm,
+    read_sentences,
+)
 from peers import PEERS, ask, start_peer
 from spacy.tokens import Doc
 
@@ -45,7 +52,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--text", type=Path, help="A treebank's .tsv")
     parser.add_argument("--peers", type=Path, help="Folder of their environments")
-    parser.add_argument("--geometries", nargs="+", default=list(GEOMETRIES))
+    parser.add_argument("--geometries", nargs="+", default=OFFICIAL)
     parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--words", type=int, default=10_000)

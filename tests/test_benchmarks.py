@@ -1,0 +1,106 @@
+"""Each script of benchmarks/ measures something and writes it, at toy size."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import made_up
+import pytest
+import torch
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+SCRIPTS = {path.stem for path in FOLDER.glob("*.py")} - {"harness", "inputs", "peers"}
+TOY_MODEL = ["--model.lstm.dim", "8", "--model.lstm.projection_dim", "4"]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """run(script, *args): as `python benchmarks/script.py`, in this process.
+    RETURNS: What it wrote as JSON.
+    """
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    n_threads = torch.get_num_threads()
+    modules = set(sys.modules)
+
+    def call(script, *args):
+        path = FOLDER / f"{script}.py"
+        argv = [str(path), "--output", str(tmp_path), *map(str, args)]
+        monkeypatch.setattr(sys, "argv", argv)
+        runpy.run_path(str(path), run_name="__main__")
+        assert (tmp_path / f"{script}.md").read_text()
+        return json.loads((tmp_path / f"{script}.json").read_text())
+
+    yield call
+    torch.set_num_threads(n_threads)
+    for name in {"harness", "inputs", "peers"} & (set(sys.modules) - modules):
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory):
+    """A treebank's .tsv: number, word, lemma, part of speech, tag, head, label."""
+    path = tmp_path_factory.mktemp("treebank") / "dev.tsv"
+    blocks = []
+    for sentence in made_up.text(8).split("\n"):
+        rows = [
+            f"{i}\t{word}\t{word}\tX\t{word[0].upper()}\t{i - 1}\tdep"
+            for i, word in enumerate(sentence.split(), start=1)
+        ]
+        blocks.append("\n".join(rows))
+    path.write_text("\n\n".join(filter(None, blocks)) + "\n", encoding="utf8")
+    return path
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS))
+def test_help(script, run, capsys):
+    with pytest.raises(SystemExit) as caught:
+        run(script, "--help")
+    assert caught.value.code == 0
+    assert "--output" in capsys.readouterr().out
+
+
+def test_speed(run, treebank):
+    args = ["--geometries", "toy", "--words", 60, "--turns", 1, "--text", treebank]
+    found = run("speed", *args)["geometries"]["toy"]
+    assert len(found["words_per_second"]) == 4
+    assert 0 < found["share_of_peak"]["float32"]
+    assert found["outputs"]["spacy_elmo, bfloat16, new words, mean cosine"] > 0.999
+
+
+def test_costs(run, treebank):
+    args = ["--geometries", "toy", "--turns", 1, "--text", treebank]
+    found = run("costs", *args)["geometries"]["toy"]
+    assert list(found["growth"]) == ["words of text", "tokens a batch", "threads"]
+    assert found["pipeline"]["weights, MB"] > 1
+    assert len(found["epochs"]["seconds"]) == 4
+    assert found["latency"]["nlp(text)"] > 0
+
+
+def test_long_run(run, tiny_weights):
+    sizes = ["--words", 300, "--every", 100, "--doc-words", 50]
+    found = run("long_run", "--weights", tiny_weights, *sizes)
+    assert [n >= 100 * (i + 1) for i, (n, _) in enumerate(found["pipe"])] == [True] * 3
+    assert found["doc"]["peak"] >= found["doc"]["array"]
+
+
+def test_import_time(run):
+    assert run("import_time", "--turns", 1, "--warm-up", 0)["ratio"] > 0
+
+
+def test_corpus_memory(run, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(made_up.text(200), encoding="utf8")
+    args = ["--text", text, "--mb", 0.02, "--steps", 1, "--", *TOY_MODEL]
+    (found,) = run("corpus_memory", *args)["runs"].values()
+    assert found["peak memory, MB"] > 0
+
+
+def test_accuracy(run, tmp_path, treebank):
+    data = tmp_path / "data" / "ewt"
+    data.mkdir(parents=True)
+    for part in ("train", "dev"):
+        (data / f"{part}.tsv").write_text(treebank.read_text())
+    args = ["--tasks", "tagger", "--arms", "spacy_default", "--steps", 3]
+    args += ["--data", data.parent, "--work", tmp_path / "work"]
+    assert run("accuracy", *args)["runs"]["tagger/spacy_default/3x1200/0"]["score"] >= 0
