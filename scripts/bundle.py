@@ -1,182 +1,124 @@
-"""Make the bundled model out of a pretraining folder: float16 weights, vocabulary,
-config, metadata and the model card.
+"""Bundle a pretrained model: float16 weights with their softmax, vocabulary, metadata
+and a model card.
 
-    python scripts/bundle.py my_bilm heldout.txt spacy_elmo/weights/en_elmo_sm [EARLIER]
-    python scripts/bundle.py my_bilm heldout.txt spacy_elmo/weights/en_elmo_sm \
-        --scores benchmarks/accuracy.json
+    python scripts/bundle.py model my_bilm en_elmo_sm heldout.txt --earlier FIRST_RUN
+    python scripts/bundle.py card en_elmo_sm --scores benchmarks/accuracy.json
 
-EARLIER are the folders of the runs that it started from, if any, in their order. The
-second command puts the scores of tasks into the card of a model that is bundled.
+Give --earlier once for each run that the model started from, in order. The second
+command writes the card again, with the scores of tasks.
 """
 
-import os
-import platform
+import shutil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Dict, List, Optional, Tuple
 
 import srsly
 import typer
+from thinc.api import Config
 
 from spacy_elmo.about import __version__
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.cli.evaluate import evaluate
-from spacy_elmo.pretraining.config import read_settings
-from spacy_elmo.pretraining.initialization import initialize
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
-from spacy_elmo.pretraining.softmax import Softmax
-from spacy_elmo.pretraining.vocabulary import read_vocabulary, write_vocabulary
 
 TASKS = {"tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1"}
+ARMS = ("spacy_default", "no_listener", "elmo")
 CURVE_TOKENS = 8_000_000
 TEMPLATE = Path(__file__).parent / "card_en_elmo_sm.md"
 
+app = typer.Typer()
+Record = Dict[str, Any]
 
-def main(
+
+@app.command()
+def model(
     trained: Path,
-    heldout: Path,
     output: Path,
-    earlier: Annotated[Optional[List[Path]], typer.Argument()] = None,
-    scores: Annotated[Optional[Path], typer.Option()] = None,
+    heldout: List[Path],
+    earlier: Annotated[List[Path], typer.Option(default_factory=list)],
 ) -> None:
-    """Write the model and its card."""
-    if scores is None:
-        bundle(trained, heldout, output, earlier or [])
-    write_card(output, scores)
-
-
-def bundle(trained: Path, heldout: Path, output: Path, earlier: List[Path]) -> None:
-    settings = read_settings(trained / "config.cfg")
-    words = read_vocabulary(trained / "vocab.txt")
+    """Write the model, what is known of it (meta.json), and its card."""
     bilm = BiLM.from_path(trained)
-    width = settings.options.lstm.projection_dim
-    write_model(bilm, read_softmax(trained, width), output, dtype="float16")
-    write_vocabulary(output / "vocab.txt", words)
-    perplexity = {"trained": evaluate(output, str(heldout))}
-    with TemporaryDirectory() as folder:
-        fresh = BiLM(settings.options)
-        initialize(fresh, settings.training.seed)
-        softmax = Softmax(len(words), width)
-        softmax.initialize(settings.training.seed + 1)
-        write_model(fresh, softmax, Path(folder))
-        write_vocabulary(Path(folder) / "vocab.txt", words)
-        perplexity["untrained"] = evaluate(folder, str(heldout))
-    values = describe(settings, bilm, trained, output, len(words))
-    for run in earlier or []:
-        before = last_record(run)
-        values["tokens"] += before["tokens"]
-        values["steps"] += before["step"]
-        values["epochs"] += before["epoch"]
-        values["hours"] += before["seconds"] / 3600
-    found = perplexity["trained"]
-    values.update(n_tokens=found["n_tokens"], n_unknown=found["n_unknown"])
+    softmax = read_softmax(trained, bilm.options.lstm.projection_dim)
+    write_model(bilm, softmax, output, dtype="float16")
+    shutil.copy(trained / "vocab.txt", output)
+    config = Config().from_disk(trained / "config.cfg")
+    logs = [list(srsly.read_jsonl(run / "log.jsonl")) for run in [*earlier, trained]]
+    ends = [[r for r in log if "loss" in r][-1] for log in logs]
     meta = {
-        "name": "en_elmo_sm",
-        "lang": settings.nlp["lang"],
-        "version": __version__,
+        "name": output.name, "lang": config["nlp"]["lang"], "version": __version__,
         "license": "MIT",
-        "perplexity": perplexity,
-        "training": {k: values[k] for k in ("tokens", "steps", "epochs", "hours")},
-        "curve": curve([*earlier, trained]),
-        "card": values,
-    }
+        "parameters": sum(p.numel() for p in bilm.parameters()),
+        "vocab_size": softmax.vocab_size,
+        "perplexity": {path.stem: evaluate(output, str(path)) for path in heldout},
+        "training": {
+            "tokens": sum(r["tokens"] for r in ends),
+            "steps": sum(r["step"] for r in ends),
+            "epochs": sum(r["epoch"] for r in ends),
+            "hours": sum(r["seconds"] for r in ends) / 3600,
+        },
+        "curve": curve(logs), "config": config,
+    }  # fmt: skip
     srsly.write_json(output / "meta.json", meta)
+    card(output)
 
 
-def write_card(output: Path, scores: Optional[Path]) -> None:
+@app.command()
+def card(output: Path, scores: Optional[Path] = None) -> None:
+    """Write the card (README.md) from meta.json."""
     meta: Any = srsly.read_json(output / "meta.json")
     if scores is not None:
         runs: Any = srsly.read_json(scores)
         meta["scores"] = {key: run["score"] for key, run in runs["runs"].items()}
         srsly.write_json(output / "meta.json", meta)
-    rows = [f"| {tokens / 1e6:.0f} | {p:.1f} |" for tokens, p in meta["curve"]]
-    card = TEMPLATE.read_text(encoding="utf8").format(
-        **meta["card"], **meta["perplexity"], curve="\n".join(rows),
+    config = meta["config"]
+    size = sum(f.stat().st_size for f in output.iterdir() if f.suffix != ".md")
+    perplexity = [
+        f"| {name} | {p['n_tokens']:,} | {p['n_unknown']:,} | {p['forward']:.1f} "
+        f"| {p['backward']:.1f} | **{p['average']:.1f}** "
+        f"| {p['bits_per_character']:.3f} |"
+        for name, p in meta["perplexity"].items()
+    ]
+    text = TEMPLATE.read_text(encoding="utf8").format(
+        **config["model"], **config["training"], **meta["training"],
+        meta=meta, megabytes=size / 1e6, perplexity="\n".join(perplexity),
+        n_filters=sum(n for _, n in config["model"]["char_cnn"]["filters"]),
+        width=2 * config["model"]["lstm"]["projection_dim"],
+        curve="\n".join(f"| {n / 1e6:.0f} | {p:.1f} |" for n, p in meta["curve"]),
         scores="\n".join(score_rows(meta.get("scores", {}))),
     )  # fmt: skip
-    (output / "README.md").write_text(card, encoding="utf8")
-    print(card)
+    (output / "README.md").write_text(text, encoding="utf8")
 
 
 def score_rows(scores: Dict[str, float]) -> List[str]:
-    """Of the runs that have all arms: the score of each, and the errors removed."""
+    """The scores of each task whose arms have all been run, and the errors removed."""
     rows = []
-    for key, with_elmo in scores.items():
+    for key in scores:
         task, arm, *budget = key.split("/")
-        if arm == "elmo":
-            default, without = (
-                scores["/".join([task, other, *budget])]
-                for other in ("spacy_default", "no_listener")
-            )
-            removed = (with_elmo - default) / (1 - default)
+        found = [scores.get("/".join([task, a, *budget])) for a in ARMS]
+        if arm == "elmo" and None not in found:
+            default, without, elmo = found
+            removed = (elmo - default) / (1 - default)
             rows.append(
-                f"| {TASKS[task]} | {default:.4f} | {without:.4f} | {with_elmo:.4f} "
+                f"| {TASKS[task]} | {default:.4f} | {without:.4f} | {elmo:.4f} "
                 f"| {removed:.0%} |"
             )
     return rows
 
 
-def curve(runs: List[Path]) -> List[Tuple[int, float]]:
-    """Tokens read, and held-out perplexity, every few million tokens."""
+def curve(logs: List[List[Record]]) -> List[Tuple[int, float]]:
+    """Held-out perplexity by tokens read, every few million tokens."""
     points: List[Tuple[int, float]] = []
     before = 0
-    for run in runs:
-        records: List[Any] = list(srsly.read_jsonl(run / "log.jsonl"))
-        for record in records:
+    for log in logs:
+        for record in log:
             tokens = before + record["tokens"]
             due = not points or tokens - points[-1][0] >= CURVE_TOKENS
             if "average" in record and (due or "final" in record):
                 points.append((tokens, round(record["average"], 2)))
-        before += records[-1]["tokens"]
+        before += log[-1]["tokens"]
     return points
 
 
-def describe(
-    settings: Any, bilm: BiLM, trained: Path, output: Path, vocab_size: int
-) -> Dict[str, Any]:
-    """What the card says about geometry, size and training."""
-    training, options = settings.training, settings.options
-    last = last_record(trained)
-    return {
-        **vars(options.lstm),
-        **{k: v for k, v in vars(training).items() if type(v) in (int, float, str)},
-        **vars(training.optimizer),
-        "optimizer": {"adamw": "AdamW", "adagrad": "Adagrad"}[training.optimizer.name],
-        "n_samples": training.softmax.n_samples,
-        "ascii_quotes": settings.corpus.ascii_quotes,
-        "n_filters": options.char_cnn.n_filters,
-        "n_highway": options.char_cnn.n_highway,
-        "widths": ", ".join(str(w) for w, _ in options.char_cnn.filters),
-        "layers": options.n_layers,
-        "width": options.width,
-        "parameters": sum(p.numel() for p in bilm.parameters()),
-        "vocab_size": vocab_size,
-        "megabytes": sum(f.stat().st_size for f in output.iterdir()) / 1e6,
-        "tokens": last["tokens"],
-        "steps": last["step"],
-        "epochs": last["epoch"],
-        "hours": last["seconds"] / 3600,
-        "machine": machine(),
-    }
-
-
-def last_record(trained: Path) -> Dict[str, Any]:
-    """Of a run's log."""
-    log = srsly.read_jsonl(trained / "log.jsonl")
-    return dict([record for record in log if "loss" in record][-1])
-
-
-def machine() -> str:
-    """The processor, as far as the system tells."""
-    info = Path("/proc/cpuinfo")
-    names = [
-        line.split(":")[1].strip()
-        for line in (info.read_text().split("\n") if info.is_file() else ())
-        if line.startswith("model name")
-    ]
-    name = names[0] if names else platform.processor()
-    return f"{name}, {os.cpu_count()} cores"
-
-
 if __name__ == "__main__":
-    typer.run(main)
+    app()

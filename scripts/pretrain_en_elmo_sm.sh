@@ -31,5 +31,5 @@ stage 3 --init-from "$RUNS/2" --training.max_tokens 124723200 --training.seed 2 
 stage 4 --init-from "$RUNS/3" --training.max_tokens 49152000 --training.seed 3 \
     --training.rows 256 --training.optimizer.learn_rate 0.0012 \
     --training.optimizer.warmup_steps 100
-python scripts/bundle.py "$RUNS/4" "$HELDOUT" "$RUNS/en_elmo_sm" \
-    "$RUNS/1" "$RUNS/2" "$RUNS/3"
+python scripts/bundle.py model "$RUNS/4" "$RUNS/en_elmo_sm" "$HELDOUT" \
+    --earlier "$RUNS/1" --earlier "$RUNS/2" --earlier "$RUNS/3"

@@ -4,13 +4,13 @@ without, and show what came out. `make train` runs it, from the root of the proj
 Arguments are config overrides for both runs: --training.max_steps 50
 """
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
 import spacy
 import srsly
+from spacy.cli import app
 from spacy.util import load_config
 from thinc.api import Config
 from wasabi import msg
@@ -77,9 +77,9 @@ def show(scores: Dict[str, Dict[str, Any]], pipeline: Path) -> None:
 
 
 def run_spacy(*args: Any) -> None:
-    command = ["-m", "spacy", *map(str, args)]
-    print("$ python", *command, flush=True)
-    subprocess.run([sys.executable, *command], check=True)
+    """As on the command line, but without starting another Python."""
+    print("$ python -m spacy", *args, flush=True)
+    app(list(map(str, args)), prog_name="python -m spacy", standalone_mode=False)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,96 @@
+"""What `make train` runs, and what makes the bundled model."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pytest
+import srsly
+from spacy.util import load_config, registry
+from thinc.api import Config
+
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.pretraining.config import read_settings
+from spacy_elmo.pretraining.training import pretrain
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def load_script(name):
+    path = ROOT / "scripts" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def quickstart():
+    return load_script("quickstart")
+
+
+def test_the_baseline_is_the_same_without_elmo(quickstart):
+    path = ROOT / quickstart.CONFIG
+    config = quickstart.without_elmo(load_config(path))
+    assert "spacy_elmo." not in config.to_str()
+    assert config["nlp"]["pipeline"] == ["tagger", "ner"]
+    assert config["training"] == load_config(path)["training"]
+    width = config["components"]["ner"]["model"]["tok2vec"]["encode"]["width"]
+    for name in ("tagger", "ner"):
+        tok2vec = config["components"][name]["model"]["tok2vec"]
+        assert registry.resolve({"it": tok2vec})["it"].get_dim("nO") == width
+
+
+def test_quickstart(quickstart, tiny_weights, tmp_path, monkeypatch, capfd):
+    for folder in ("assets", "configs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    steps = ["--training.max_steps", "4", "--training.eval_frequency", "2"]
+    quickstart.main(["--paths.elmo", str(tiny_weights), *steps])
+    printed = capfd.readouterr().out
+    assert "no ELMo" in printed and "gamma" in printed
+    assert "doc[3]._.elmo.shape = (3, 12)" in printed
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    return load_script("bundle")
+
+
+def test_bundle(bundle, tmp_path):
+    text = tmp_path / "heldout.txt"
+    text.write_text(made_up.text(20), encoding="utf8")
+    softmax = {"kind": "sampled", "n_samples": 8}
+    training = {"precision": "float32", "grad_clip": 1.0, "softmax": softmax}
+    config = made_up.pretrain_config(text, text, **training)
+    config["corpus"]["ascii_quotes"] = 0.5
+    Config(config).to_disk(tmp_path / "config.cfg")
+    runs = [tmp_path / "first", tmp_path / "second"]
+    for run in runs:
+        pretrain(read_settings(tmp_path / "config.cfg"), run, silent=True)
+    output = tmp_path / "en_toy"
+    bundle.model(runs[1], output, [text], earlier=runs[:1])
+
+    sentences = [["the", "dog", "barks"]]
+    (wanted,), _ = BiLM.from_path(runs[1]).encode(sentences)
+    (found,), _ = BiLM.from_path(output).encode(sentences)
+    np.testing.assert_allclose(found, wanted, atol=1e-2)
+    meta = srsly.read_json(output / "meta.json")
+    assert meta["name"] == "en_toy" and meta["license"] == "MIT"
+    assert meta["training"]["tokens"] == 2 * 320
+    assert meta["training"]["steps"] == 2 * 8
+    tokens = [n for n, _ in meta["curve"]]
+    assert tokens == sorted(tokens) and tokens[-1] == 2 * 320
+    perplexity = meta["perplexity"]["heldout"]["average"]
+    assert f"**{perplexity:.1f}**" in (output / "README.md").read_text(encoding="utf8")
+
+
+def test_the_card_shows_the_tasks_whose_arms_have_all_been_run(bundle):
+    scores = {
+        "tagger/elmo/600x1200/0": 0.95, "tagger/no_listener/600x1200/0": 0.92,
+        "tagger/spacy_default/600x1200/0": 0.90, "ner/elmo/600x1200/0": 0.7,
+    }  # fmt: skip
+    (row,) = bundle.score_rows(scores)
+    assert row == "| EWT, tag accuracy | 0.9000 | 0.9200 | 0.9500 | 50% |"
