@@ -16,7 +16,7 @@ train: $(BIN)/python
 
 # Each check runs, also where one before it failed.
 test: $(BIN)/python
-	$(INSTALL) ".[test,lint,plot,zstd]"
+	$(INSTALL) ".[test,lint,experiments,zstd]"
 	@status=0; set -x; \
 	$(BIN)/ruff check . || status=1; \
 	$(BIN)/ruff format --check . || status=1; \

@@ -27,7 +27,7 @@ setup(
     ],
     extras_require={
         "plot": ["matplotlib>=3.6"],
-        "experiments": ["matplotlib>=3.6", "floret"],
+        "experiments": ["matplotlib>=3.6", "floret", "pytorch-crf", "scorch"],
         "ray": ["ray[data]>=2.9"],
         "zstd": ["zstandard>=0.20"],
         "test": ["pytest>=7", "hypothesis>=6", "setuptools", "wheel"],

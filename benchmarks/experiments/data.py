@@ -1,34 +1,29 @@
-"""The evaluation sets -> .spacy. What a task needs beside a Doc's own annotation is in
-`doc.user_data`: "pairs" of spans, each (start, end, start, end), with their "labels".
-Tokens that the encoder sees marked are entities of that label.
+"""The evaluation sets -> .spacy: a Doc an example, each sentence marked as one. What a
+task gives and asks for beyond a Doc's own annotation is in `doc.user_data` (task.py).
 
     python data.py ../../shared/data/eval ewt corpus
 """
 
+import csv
+import gzip
 import json
-import random
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import spacy
 import typer
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin
 from spacy.training import biluo_tags_to_spans, iob_to_biluo
 from spacy.vocab import Vocab
 
-PARTS = ("train", "dev")
-# Pairs of a mention with as many mentions before it.
-MENTIONS_BEFORE = 8
-MARK = "MARK"
-MAX_PREDICATES = {"train": 12_000, "dev": 2_000}
-
 Rows = List[List[str]]
+Reader = Callable[[Path, str], Iterator[Doc]]
 
 
 def main(data: Path, name: str, output: Path) -> None:
     """Convert one set, by its name here."""
-    for part in PARTS:
+    for part in ("train", "dev", *(["test"] if name in WITH_TEST else [])):
         convert(data, name, part, output)
 
 
@@ -37,164 +32,224 @@ def convert(data: Path, name: str, part: str, output: Path) -> Path:
     path = output / f"{name}_{part}.spacy"
     if not path.is_file():
         output.mkdir(parents=True, exist_ok=True)
-        docs = list(SETS[name](data, part))
-        # Unpacking it takes a millisecond a Doc.
-        store = any(doc.user_data for doc in docs)
-        DocBin(docs=docs, store_user_data=store).to_disk(path)
+        unfinished = path.with_suffix(".unfinished")
+        docs = DocBin(docs=SETS[name](data, part), store_user_data=True)
+        docs.to_disk(unfinished)
+        unfinished.rename(path)
     return path
 
 
-def sentences(path: Path) -> Iterator[Rows]:
-    """Rows of the tokens of each sentence."""
-    for block in path.read_text(encoding="utf8").split("\n\n"):
-        rows = [x.split("\t") for x in block.split("\n") if x and x[:2] != "# "]
+def sentences(text: str) -> Iterator[Rows]:
+    """Rows of the tokens of each sentence. BTC has tokens without a character."""
+    for block in text.split("\n\n"):
+        lines = [x for x in block.split("\n") if x and x[:2] != "# "]
+        rows = [x.split("\t") for x in lines if x[0] != "\t"]
         if rows:
             yield rows
 
 
-def treebank(name: str) -> Callable[[Path, str], Iterator[Doc]]:
+def one_sentence(vocab: Vocab, words: List[str], **annotation: Any) -> Doc:
+    starts = [i == 0 for i in range(len(words))]
+    return Doc(vocab, words=words, sent_starts=starts, **annotation)
+
+
+def read_lines(path: Path) -> Iterator[List[str]]:
+    """Fields of the lines of a file, which may be gzipped."""
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf8")
+    return (line.split("\t") for line in text.split("\n") if line)
+
+
+def treebank(name: str) -> Reader:
     def read(data: Path, part: str) -> Iterator[Doc]:
         vocab = Vocab()
-        for rows in sentences(data / name / f"{part}.tsv"):
+        text = (data / name / f"{part}.tsv").read_text(encoding="utf8")
+        for rows in sentences(text):
             heads = [int(r[5]) - 1 if r[5] != "0" else i for i, r in enumerate(rows)]
             yield Doc(
-                vocab, words=[r[1] for r in rows], pos=[r[3] for r in rows],
-                tags=[r[4] for r in rows], heads=heads, deps=[r[6] for r in rows],
+                vocab, words=[r[1] for r in rows], lemmas=[r[2] for r in rows],
+                pos=[r[3] for r in rows], tags=[r[4] for r in rows], heads=heads,
+                deps=[r[6] for r in rows],
             )  # fmt: skip
 
     return read
 
 
-def entities(folder: str, prefix: str = "") -> Callable[[Path, str], Iterator[Doc]]:
+def entities(folder: str, prefix: str = "") -> Reader:
     def read(data: Path, part: str) -> Iterator[Doc]:
         vocab = Vocab()
-        for rows in sentences(data / folder / f"{prefix}{part}.tsv"):
-            doc = Doc(vocab, words=[r[0] for r in rows])
+        text = (data / folder / f"{prefix}{part}.tsv").read_text(encoding="utf8")
+        for rows in sentences(text):
+            doc = one_sentence(vocab, [r[0] for r in rows])
             doc.ents = biluo_tags_to_spans(doc, iob_to_biluo([r[1] for r in rows]))
             yield doc
 
     return read
 
 
-def sst5(data: Path, part: str) -> Iterator[Doc]:
+def srl_ewt(data: Path, part: str) -> Iterator[Doc]:
+    """Gives the predicates' tokens, asks for BIO tags of each."""
     vocab = Vocab()
-    for line in (data / "sst5" / f"{part}.tsv").read_text(encoding="utf8").split("\n"):
-        if line:
-            label, text = line.split("\t")
-            doc = Doc(vocab, words=text.split())
-            doc.cats = {str(i): float(str(i) == label) for i in range(5)}
+    text = (data / "srl_ewt" / f"{part}.tsv").read_text(encoding="utf8")
+    for rows in sentences(text):
+        roles = [[r[column] for r in rows] for column in range(4, len(rows[0]))]
+        if roles:
+            doc = one_sentence(vocab, [r[1] for r in rows], tags=[r[2] for r in rows])
+            doc.user_data["given"] = [tags.index("B-V") for tags in roles]
+            doc.user_data["gold"] = roles
             yield doc
 
 
-def srl_ewt(data: Path, part: str) -> Iterator[Doc]:
-    """A Doc for each predicate, its arguments as BIO tags. Predicates without an
-    argument (auxiliaries, mostly) are left out.
-    """
-    vocab = Vocab()
-    found: List[Tuple[List[str], List[str]]] = []
-    for rows in sentences(data / "srl_ewt" / f"{part}.tsv"):
-        for column in range(4, len(rows[0])):
-            roles = [r[column] for r in rows]
-            if any(role not in ("O", "B-V", "I-V") for role in roles):
-                found.append(([r[1] for r in rows], roles))
-    random.Random(0).shuffle(found)
-    for words, roles in found[: MAX_PREDICATES[part]]:
-        doc = Doc(vocab, words=words, tags=[r.replace("B-V", "V") for r in roles])
-        marked = [i for i, r in enumerate(roles) if r == "B-V"]
-        doc.ents = [Span(doc, i, i + 1, label=MARK) for i in marked]
-        yield doc
-
-
-def snli(data: Path, part: str) -> Iterator[Doc]:
-    """Premise and hypothesis as the two sentences of a Doc."""
-    vocab = Vocab()
-    path = data / "snli" / f"small_{part}.tsv"
-    for line in path.read_text(encoding="utf8").split("\n"):
-        if line:
-            label, premise, hypothesis = line.split("\t")
-            sents = [premise.split(), hypothesis.split()]
-            yield paired(vocab, sents, [(0, 1)], [label])
-
-
-def xquad_en(data: Path, part: str) -> Iterator[Doc]:
-    """A question with each sentence of its paragraph: "yes" where the answer starts."""
-    nlp = spacy.blank("en")
-    nlp.add_pipe("sentencizer")
-    path = data / "xquad_en" / f"{part}.jsonl"
-    for line in path.read_text(encoding="utf8").split("\n"):
-        if line:
-            row = json.loads(line)
-            context = list(nlp(row["context"]).sents)
-            question = [t.text for t in nlp.make_doc(row["question"])]
-            sents = [question, *([t.text for t in s] for s in context)]
-            labels = [
-                "yes" if s.start_char <= row["answer_start"] < s.end_char else "no"
-                for s in context
-            ]
-            pairs = [(0, i + 1) for i in range(len(context))]
-            if "yes" in labels:
-                yield paired(nlp.vocab, sents, pairs, labels)
-
-
-def paired(vocab: Vocab, sents: List[List[str]], pairs: Any, labels: List[str]) -> Doc:
-    """A Doc of sentences, and pairs of sentences with their labels."""
-    starts = [i == 0 for words in sents for i in range(len(words))]
-    words = [word for sent in sents for word in sent]
-    doc = Doc(vocab, words=words, sent_starts=starts)
-    bounds = [i for i, start in enumerate(starts) if start] + [len(words)]
-    doc.user_data["pairs"] = [
-        [bounds[a], bounds[a + 1], bounds[b], bounds[b + 1]] for a, b in pairs
-    ]
-    doc.user_data["labels"] = labels
+def labelled(vocab: Vocab, texts: List[List[str]], label: str) -> Doc:
+    """One text or two, of which the length of the first is given, and a label."""
+    starts = [i == 0 for words in texts for i in range(len(words))]
+    doc = Doc(vocab, words=[w for words in texts for w in words], sent_starts=starts)
+    doc.user_data.update(given=len(texts[0]), gold=label)
     return doc
 
 
-def coref_gum(data: Path, part: str) -> Iterator[Doc]:
-    """Documents with pairs of gold mentions: "yes" where both are one entity."""
-    vocab = Vocab()
-    text = (data / "gum" / f"{part}.tsv").read_text(encoding="utf8")
-    for document in re.split(r"^# newdoc id.*$", text, flags=re.M)[1:]:
-        blocks = [b.split("\n") for b in document.split("\n\n")]
-        sents = [[x.split("\t") for x in b if x and x[:2] != "# "] for b in blocks]
-        rows = [row for sent in sents for row in sent]
-        starts = [i == 0 for sent in sents for i in range(len(sent))]
-        doc = Doc(vocab, words=[r[1] for r in rows], sent_starts=starts)
-        spans = mentions([r[7] for r in rows])
-        pairs = [
-            (a, b)
-            for i, b in enumerate(spans)
-            for a in spans[max(0, i - MENTIONS_BEFORE) : i]
-        ]
-        doc.user_data["pairs"] = [[*a[:2], *b[:2]] for a, b in pairs]
-        doc.user_data["labels"] = ["yes" if a[2] == b[2] else "no" for a, b in pairs]
+def sst5(train: str) -> Reader:
+    def read(data: Path, part: str) -> Iterator[Doc]:
+        vocab = Vocab()
+        name = train if part == "train" else f"{part}.tsv"
+        for label, text in read_lines(data / "sst5" / name):
+            yield labelled(vocab, [text.split()], label)
+
+    return read
+
+
+def goemotions(data: Path, part: str) -> Iterator[Doc]:
+    """Comments of one sentiment: positive, neutral, negative or ambiguous."""
+    nlp = spacy.blank("en")
+    for groups, _, text in read_lines(data / "goemotions" / f"{part}.tsv"):
+        words = [t.text for t in nlp.make_doc(text)]
+        if "," not in groups and words:
+            yield labelled(nlp.vocab, [words], groups)
+
+
+def snli(data: Path, part: str) -> Iterator[Doc]:
+    """To train on, SNLI's pairs and the counterfactual revisions of others."""
+    nlp = spacy.blank("en")
+    lines = list(read_lines(data / "snli" / f"small_{part}.tsv"))
+    pairs = [(label, a.split(), b.split()) for label, a, b in lines]
+    if part == "train":
+        for label, *texts in read_lines(data / "snli" / "cad_train.tsv"):
+            a, b = ([t.text for t in nlp.make_doc(text.strip())] for text in texts)
+            pairs.append((label, a, b))
+    for label, a, b in pairs:
+        yield labelled(nlp.vocab, [a, b], label)
+
+
+def squad(data: Path, part: str) -> Iterator[Doc]:
+    """Question and paragraph. Trained is only where the answer is unique."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    for (line,) in read_lines(data / "squad" / f"{part}.jsonl.gz"):
+        row = json.loads(line)
+        start, end = row["answer_start"], row["answer_start"] + len(row["answer"])
+        question, context = nlp.make_doc(row["question"].strip()), nlp(row["context"])
+        span = context.char_span(start, end, alignment_mode="expand")
+        if span is None or (part == "train" and not row["unique"]):
+            continue
+        tokens = [*question, *context]
+        n = len(question)
+        doc = Doc(
+            nlp.vocab, words=[t.text for t in tokens],
+            spaces=[bool(t.whitespace_) for t in tokens],
+            sent_starts=[i == 0 for i in range(n)] + [t.is_sent_start for t in context],
+        )  # fmt: skip
+        gold = {"span": (span.start + n, span.end + n), "answers": row["answers"]}
+        doc.user_data.update(given=n, gold=gold)
         yield doc
 
 
-def mentions(column: List[str]) -> List[Tuple[int, int, str]]:
-    """(start, end, entity) of the bracketed mentions, in the order of their starts."""
-    found = []
+def coref(name: str, prefix: str, column: int, split: str) -> Reader:
+    """Documents. Gives the mentions, asks for their clusters."""
+
+    def read(data: Path, part: str) -> Iterator[Doc]:
+        vocab = Vocab()
+        text = (data / name / f"{prefix}{part}.tsv").read_text(encoding="utf8")
+        for document in re.split(r"^# newdoc id.*$", text, flags=re.M)[1:]:
+            sents = list(sentences(document))
+            rows = [row for sent in sents for row in sent]
+            starts = [i == 0 for sent in sents for i in range(len(sent))]
+            words = [row[1 if name == "gum" else 0] for row in rows]
+            doc = Doc(vocab, words=words, sent_starts=starts)
+            of_entity = clusters([row[column] for row in rows], split)
+            yield with_clusters(doc, of_entity)
+
+    return read
+
+
+def clusters(column: List[str], split: Optional[str]) -> List[List[Tuple[int, int]]]:
+    """Spans of each entity, from brackets: "(3" opens, "3)" closes what was opened
+    last. What stands after the entity's number, its type, is left out.
+    """
+    found: Dict[str, List[Tuple[int, int]]] = {}
     open_at: Dict[str, List[int]] = {}
     for i, cell in enumerate(column):
-        for part in cell.split() if cell != "_" else ():
-            entity = re.match(r"\(?([^|)]*)", part)[1]
+        for part in cell.split(split) if cell != "_" else ():
+            entity = part.strip("()").split("|")[0]
             if part.startswith("("):
                 open_at.setdefault(entity, []).append(i)
             if part.endswith(")"):
-                found.append((open_at[entity].pop(), i + 1, entity))
-    return sorted(found)
+                span = (open_at[entity].pop(), i + 1)
+                found.setdefault(entity, []).append(span)
+    return list(found.values())
 
 
-SETS: Dict[str, Callable[[Path, str], Iterator[Doc]]] = {
+def with_clusters(doc: Doc, found: Iterable[Iterable[Tuple[int, int]]]) -> Doc:
+    # Two entities of the same words are one mention: the first.
+    seen: Dict[Tuple[int, int], int] = {}
+    for i, cluster in enumerate(found):
+        for span in cluster:
+            seen.setdefault(span, i)
+    mentions = sorted(seen)
+    entities = sorted(set(seen.values()))
+    doc.user_data["given"] = mentions
+    doc.user_data["gold"] = [[m for m in mentions if seen[m] == i] for i in entities]
+    return doc
+
+
+def gap(data: Path, part: str) -> Iterator[Doc]:
+    """Paragraphs of three mentions: a pronoun, and two names of which it means one or
+    none.
+    """
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    text = (data / "gap" / f"{part}.tsv").read_text(encoding="utf8")
+    for row in csv.reader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE):
+        if row:
+            doc = nlp(row[1])
+            pronoun, a, b = (mention(doc, row[i], int(row[i + 1])) for i in (2, 4, 7))
+            cluster = [pronoun] + [x for x, i in ((a, 6), (b, 9)) if row[i] == "TRUE"]
+            with_clusters(doc, [cluster, [a], [b]])
+            doc.user_data["pronoun"] = pronoun
+            yield doc
+
+
+def mention(doc: Doc, text: str, start: int) -> Tuple[int, int]:
+    span = doc.char_span(start, start + len(text), alignment_mode="expand")
+    return span.start, span.end
+
+
+WITH_TEST = ("ewt", "uner_ewt")
+SETS: Dict[str, Reader] = {
     "ewt": treebank("ewt"),
     "gum": treebank("gum"),
     "uner_ewt": entities("uner_ewt"),
     "wnut17": entities("wnut17"),
     "litbank": entities("litbank", "entities_"),
-    "sst5": sst5,
+    "btc": entities("btc"),
     "srl_ewt": srl_ewt,
-    "coref_gum": coref_gum,
+    "sst5": sst5("train.tsv"),
+    "sst5_phrases": sst5("train_phrases.tsv.gz"),
+    "goemotions": goemotions,
     "snli": snli,
-    "xquad_en": xquad_en,
+    "squad": squad,
+    "coref_litbank": coref("litbank", "coref_", column=1, split="|"),
+    "coref_gum": coref("gum", "", column=7, split=" "),
+    "gap": gap,
 }
 
 if __name__ == "__main__":

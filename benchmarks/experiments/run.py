@@ -1,23 +1,24 @@
 """Run an experiment: tasks by arms by seeds, each a `python -m spacy train`.
 
-    python run.py weighting/experiment.yml --data ../../shared/data/eval
+    python run.py downstream/experiment.yml --data PATH --only 'roles/*'
 
 An experiment names its tasks (tasks/NAME.cfg), and for each arm an encoder
-(encoders/NAME.cfg) and settings of it. Runs whose result is there already are not run
-again. Writes results.json, results.md and, if the experiment asks for one, a plot.
+(encoders/NAME.cfg) and settings. Runs whose result is there already are not run again,
+so that what was stopped goes on. Writes results.json, results.md and, if the experiment
+asks for one, a plot.
 """
 
+import fnmatch
 import hashlib
 import json
 import os
-import re
 import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import product
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Dict, List
@@ -36,21 +37,12 @@ from spacy_elmo.weights import resolve
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from harness import machine  # noqa: E402
+from harness import machine, table  # noqa: E402
 
 Run = Dict[str, Any]
-
-# Of an update
-WORDS = 1000
+Plan = Dict[str, Any]
 
 CONVERTING = Lock()
-
-# `python -m spacy`, which prints how much memory it has had (Linux).
-SPACY = """
-import atexit, runpy
-atexit.register(lambda: print(open("/proc/self/status").read()))
-runpy.run_module("spacy", run_name="__main__")
-"""
 
 
 def main(
@@ -58,7 +50,7 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder of the evaluation sets")],
     weights: str = "en_elmo_sm",
     work: Path = HERE / "work",
-    fresh: bool = False,
+    only: Annotated[str, typer.Option(help="Runs: TASK/ARM/DOCS/SEED, with *")] = "*",
     jobs: Annotated[int, typer.Option(help="Runs at a time, which share cores")] = 2,
 ) -> None:
     """Run what has no result yet, and write the tables."""
@@ -66,77 +58,72 @@ def main(
     import components  # noqa: F401
 
     plan = srsly.read_yaml(experiment)
-    folder = experiment.parent
-    path = folder / "results.json"
+    path = experiment.parent / "results.json"
     runs = runs_of(plan)
-    done = {} if fresh else read(path)["runs"]
+    done = done_of(runs, path)
     with ThreadPoolExecutor(jobs) as pool:
         waiting = {
             pool.submit(train_once, run, data, weights, work, jobs): key
             for key, run in runs.items()
-            if key not in done
+            if key not in done and fnmatch.fnmatch(key, only)
         }
         for future in as_completed(waiting):
             if future.exception():
                 pool.shutdown(cancel_futures=True)
-            done[waiting[future]] = future.result()
+            result = {"run": runs[waiting[future]], **future.result()}
+            done = {**done_of(runs, path), waiting[future]: result}
             in_order = {key: done[key] for key in runs if key in done}
             write_json(path, {"machine": machine(), "runs": in_order})
-    results = read(path)
-    table = render(plan, results)
-    (folder / "results.md").write_text(table, encoding="utf8")
+    done = done_of(runs, path)
+    text = render(plan, done)
+    (experiment.parent / "results.md").write_text(text, encoding="utf8")
     if "plot" in plan:
         from plots import PLOTS
 
-        PLOTS[plan["plot"]](plan, results["runs"], folder / "results.png")
-    print(table)
+        PLOTS[plan["plot"]](plan, done, experiment.parent / "results.png")
+    print(text)
 
 
-def runs_of(plan: Dict[str, Any]) -> Dict[str, Run]:
-    """A key and the settings for each run, seed after seed."""
-    return {
-        f"{task}/{arm}/{limit or 'all'}/{seed}": {
-            "task": task, "arm": arm, "limit": limit, "seed": seed,
-            **plan["tasks"][task],
-            **{"set": {}, **settings},
-        }
-        for seed in plan["seeds"]
-        for task in plan["tasks"]
-        for limit in plan["tasks"][task].get("limits", [0])
-        for arm, settings in plan["arms"].items()
-    }  # fmt: skip
+def runs_of(plan: Plan) -> Dict[str, Run]:
+    """A key and the settings for each run, seed after seed. What an arm has for one
+    task (`arms: ARM: tasks: TASK: ...`) goes before what it has for all.
+    """
+    runs = {}
+    for seed, task, arm in product(plan["seeds"], plan["tasks"], plan["arms"]):
+        of_task, of_arm = plan["tasks"][task], dict(plan["arms"][arm])
+        of_arm.update(of_arm.pop("tasks", {}).get(task, {}))
+        settings = {**of_task.get("set", {}), **of_arm.pop("set", {})}
+        what = {"cfg": of_task["cfg"], "data": of_task["data"], **of_arm}
+        for limit in of_task.get("limits", [0]):
+            key = f"{task}/{arm}/{limit or 'all'}/{seed}"
+            runs[key] = {**what, "set": settings, "limit": limit, "seed": seed}
+    return runs
 
 
 def make_config(run: Run) -> Config:
     """The config of a run: the base, the task, and the encoder in its component."""
     config = Config().from_disk(HERE / "tasks" / "base.cfg", interpolate=False)
-    task = Config().from_disk(HERE / "tasks" / f"{run['task']}.cfg")
-    info = task.pop("experiment")
+    task = Config().from_disk(HERE / "tasks" / f"{run['cfg']}.cfg", interpolate=False)
     config = config.merge(task)
+    (component,) = config["components"]
+    config["nlp"]["pipeline"] = [component]
+    model = config["components"][component]["model"]
     encoder = Config().from_disk(HERE / "encoders" / f"{run['encoder']}.cfg")
-    for key, value in {**run["set"], **run.get("encoder_set", {})}.items():
-        set_path(encoder, key, value)
-    for embed in nodes(encoder, "spacy.MultiHashEmbed.v2"):
-        if info["data"] == "srl_ewt":  # the predicate is marked as an entity
-            embed["attrs"] = [*embed["attrs"], "ENT_TYPE"]
-            embed["rows"] = [*embed["rows"], 10]
-    config["components"][info["component"]]["model"]["tok2vec"] = encoder["tok2vec"]
-    if any(nodes(encoder, "spacy_elmo.ELMoListener.v1")):
+    model.update(encoder)
+    if "spacy_elmo.ELMoListener.v1" in encoder.to_str():
         config["nlp"]["pipeline"].insert(0, "elmo")
-        model = {
+        bilm = {
             "@architectures": "spacy_elmo.BiLM.v1",
             "weights": "${paths.elmo}",
             "sentence_cache_path": "${paths.cache}",
         }
-        config["components"]["elmo"] = {"factory": "elmo", "model": model}
+        config["components"]["elmo"] = {"factory": "elmo", "model": bilm}
     config["corpora"]["train"]["limit"] = run["limit"]
-    config["corpora"]["dev"]["limit"] = run.get("dev_limit", 0)
-    training = config["training"]
-    training["max_steps"] = run["steps"]
-    training["eval_frequency"] = run.get("evaluate_every", run["steps"])
-    training["batcher"]["size"] = run.get("words", WORDS)
+    for key, value in run["set"].items():
+        is_of_model = key.startswith("model.")
+        set_path(model if is_of_model else config, key.removeprefix("model."), value)
     if "init_tok2vec" in run:
-        share_tok2vec(config, info["component"])
+        share_tok2vec(config, component)
     return config
 
 
@@ -156,18 +143,7 @@ def set_path(config: Any, key: str, value: Any) -> None:
     *path, last = key.split(".")
     for part in path:
         config = config.setdefault(part, {})
-    if value is None:
-        config.pop(last, None)
-    else:
-        config[last] = value
-
-
-def nodes(config: Any, architecture: str) -> List[Any]:
-    """Every block of an architecture."""
-    if not isinstance(config, dict):
-        return []
-    mine = [config] if config.get("@architectures") == architecture else []
-    return mine + [n for v in config.values() for n in nodes(v, architecture)]
+    config[last] = value
 
 
 def train_once(run: Run, data: Path, weights: str, work: Path, jobs: int) -> Run:
@@ -176,14 +152,17 @@ def train_once(run: Run, data: Path, weights: str, work: Path, jobs: int) -> Run
     """
     if "weights" in run:
         weights = str(work / run["weights"])
-    has_elmo = "elmo" in make_config(run)["nlp"]["pipeline"]
-    said = {k: v for k, v in run.items() if k not in ("name", "arm")}
-    said["biLM"] = digest(weights) if has_elmo else None
+    config = make_config(run)
+    said = {**run, "config": config.to_str()}
+    said["biLM"] = digest(weights) if "elmo" in config["nlp"]["pipeline"] else None
     key = hashlib.sha256(srsly.json_dumps(said, sort_keys=True).encode()).hexdigest()
-    path = work / "results" / f"{key}.json"
+    path = work / "results" / f"{key[:16]}.json"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, train(run, data, weights, work, jobs))
+        folder = work / "runs" / key[:16]
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped
+        write_json(path, train(run, data, weights, work, folder, jobs))
+        shutil.rmtree(folder)
     return dict(srsly.read_json(path))
 
 
@@ -192,65 +171,66 @@ def digest(weights: str) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def train(run: Run, data: Path, weights: str, work: Path, jobs: int) -> Run:
-    info = Config().from_disk(HERE / "tasks" / f"{run['task']}.cfg")["experiment"]
+def train(
+    run: Run, data: Path, weights: str, work: Path, folder: Path, jobs: int
+) -> Run:
+    """RETURNS (Dict): Scores of the best evaluation, what each had, and costs."""
     with CONVERTING:
         train, dev = (
-            convert(data, info["data"], part, work / "corpus")
+            convert(data, run["data"], part, work / "corpus")
             for part in ("train", "dev")
         )
-    cache, made = work / "cache", work
-    (work / "runs").mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=work / "runs"))
-    config_path, log = work / "config.cfg", work / "log.jsonl"
-    make_config(run).to_disk(config_path)
-    output = work / "output"
+    folder.mkdir(parents=True)
+    make_config(run).to_disk(folder / "config.cfg")
     command = [
-        sys.executable, "-c", SPACY, "train", str(config_path),
-        "--code", str(HERE / "components.py"), "--output", str(output),
+        sys.executable, "-m", "spacy", "train", str(folder / "config.cfg"),
+        "--code", str(HERE / "components.py"), "--output", str(folder / "output"),
         "--paths.train", str(train), "--paths.dev", str(dev),
-        "--paths.elmo", weights, "--paths.cache", str(cache),
-        "--system.seed", str(run["seed"]), "--training.logger.output_file", str(log),
+        "--paths.elmo", weights, "--paths.cache", str(work / "cache"),
+        "--system.seed", str(run["seed"]),
+        "--training.logger.output_file", str(folder / "log.jsonl"),
     ]  # fmt: skip
     for key in ("vectors", "init_tok2vec"):
         if key in run:
-            command += [f"--initialize.{key}", str(made / run[key])]
-    start = time.perf_counter()
-    printed = work / "printed.txt"
-    threads = str(max(1, (os.cpu_count() or 1) // jobs))
-    with printed.open("w") as file:
-        done = subprocess.run(
-            command, check=False, stdout=file, stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": threads},
-        )  # fmt: skip
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{printed.read_text()}")
-    seconds = time.perf_counter() - start
-    n_words = run["steps"] * run.get("words", WORDS)
-    records = list(srsly.read_jsonl(log))
-    memory = re.findall(r"VmHWM:\s*(\d+)", printed.read_text())[-1]
-    nlp = spacy.load(output / "model-best")
+            command += [f"--initialize.{key}", str(work / run[key])]
+    costs = run_process(command, folder / "printed.txt", jobs)
+    records = list(srsly.read_jsonl(folder / "log.jsonl"))
+    best = max(records, key=lambda record: record["score"])
+    best_model = folder / "output" / "model-best"
+    nlp = spacy.load(best_model)
     found: Run = {
-        "score": max(record["score"] for record in records),
+        "score": best["score"],
+        "scores": {key: round(x / 100, 5) for key, x in best["scores"].items()},
+        "step": best["step"],
         "curve": [[r["step"], round(r["score"], 4)] for r in records],
-        # With the start of the process and the evaluations
-        "training_words_per_second": round(n_words / seconds),
+        **costs,
         "words_per_second": round(words_per_second(nlp, dev)),
-        "memory_mb": int(memory) // 1024,
-        "disk_mb": round(size_of(output / "model-best") / 2**20, 1),
+        "disk_mb": round(size_of(best_model) / 2**20, 1),
     }
     if "elmo" in nlp.pipe_names:
         from spacy_elmo.cli.mix import get_mixes
 
         found["mixes"] = get_mixes(nlp)
-    shutil.rmtree(work)
-    print(f"{run['task']}, {run['arm']}, {run['limit']}, {run['seed']}: {found}")
+    print(f"{run}: {found}")
     return found
+
+
+def run_process(command: List[str], printed: Path, jobs: int) -> Dict[str, Any]:
+    """RETURNS (Dict): What it took, the evaluations with it."""
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    env = {"OMP_NUM_THREADS": str(threads), **os.environ}
+    with printed.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=env)
+        _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)}\n{printed.read_text()}")
+    hours = (usage.ru_utime + usage.ru_stime) / 3600
+    return {"cpu_hours": round(hours, 3), "memory_mb": usage.ru_maxrss // 1024}
 
 
 def words_per_second(nlp: Language, path: Path, n_words: int = 3000) -> float:
     """Of prediction, on the first Docs of a file; the caches know none of them."""
-    from components import to_predict
+    from task import to_predict
 
     docs, n = [], 0
     for reference in DocBin().from_disk(path).get_docs(nlp.vocab):
@@ -268,48 +248,53 @@ def size_of(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def render(plan: Dict[str, Any], results: Dict[str, Any]) -> str:
+def render(plan: Plan, runs: Dict[str, Run]) -> str:
     """Means and deviations over the seeds: tasks by arms."""
-    arms, runs = list(plan["arms"]), results["runs"]
-    lines = [
-        f"# {plan['title']}", "", plan["description"].strip(), "",
-        f"Dev scores, mean and deviation over {len(plan['seeds'])} seeds.", "",
-        f"| task | {' | '.join(arms)} |", "|---" * (1 + len(arms)) + "|",
-    ]  # fmt: skip
+    arms = list(plan["arms"])
+    rows: Dict[str, List[str]] = {}
     for task, settings in plan["tasks"].items():
         for limit in settings.get("limits", [0]):
-            cells = []
-            for arm in arms:
-                scores = scores_of(plan, runs, task, arm, limit)
-                cells.append(cell(scores))
             size = f" ({limit:,} Docs)" if limit else ""
-            lines.append(f"| {settings['name']}{size} | {' | '.join(cells)} |")
-    if plan.get("costs"):
-        lines += ["", *costs(plan, runs)]
-    lines += ["", f"Machine: {results['machine']}.", ""]
-    return "\n".join(lines)
+            for score, name in settings["scores"].items():
+                rows[f"{name}{size}"] = [
+                    cell(scores_of(plan, runs, task, arm, limit, score)) for arm in arms
+                ]
+    seeds = f"Dev scores, mean and deviation over {len(plan['seeds'])} seeds."
+    scores = table(["task", *arms], ([name, *row] for name, row in rows.items()))
+    header = ["cost, medians", "training, CPU hours", "prediction, words/s",
+              "memory, MB", "on disk, MB"]  # fmt: skip
+    parts = [f"# {plan['title']}", plan["description"].strip(), seeds, scores,
+             table(header, costs(plan, runs)), f"Machine: {machine()}."]  # fmt: skip
+    return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def costs(plan: Dict[str, Any], runs: Dict[str, Run]) -> List[str]:
-    """What each arm costs: medians over tasks and seeds."""
-    lines = [
-        "| cost | training, words/s | prediction, words/s | memory, MB | on disk, MB |",
-        "|---|---|---|---|---|",
-    ]
-    keys = "training_words_per_second", "words_per_second", "memory_mb", "disk_mb"
-    for arm in plan["arms"]:
-        mine = [run for key, run in runs.items() if key.split("/")[1] == arm]
-        if mine:
-            medians = (statistics.median(run[key] for run in mine) for key in keys)
-            lines.append(f"| {arm} | {' | '.join(f'{m:,.0f}' for m in medians)} |")
-    return lines
+def costs(plan: Plan, runs: Dict[str, Run]) -> List[List[str]]:
+    """What each arm costs: medians over the seeds, for each task."""
+    keys = "cpu_hours", "words_per_second", "memory_mb", "disk_mb"
+    rows = []
+    for task in plan["tasks"]:
+        for arm in plan["arms"]:
+            mine = [
+                r for key, r in runs.items() if key.startswith(f"{task}/{arm}/all/")
+            ]
+            if mine:
+                medians = [statistics.median(run[key] for run in mine) for key in keys]
+                rows.append([f"{task}, {arm}", f"{medians[0]:.2f}",
+                             *(f"{m:,.0f}" for m in medians[1:])])  # fmt: skip
+    return rows
 
 
 def scores_of(
-    plan: Dict[str, Any], runs: Dict[str, Run], task: str, arm: str, limit: int
+    plan: Plan,
+    runs: Dict[str, Run],
+    task: str,
+    arm: str,
+    limit: int = 0,
+    score: str = "",
 ) -> List[float]:
     keys = [f"{task}/{arm}/{limit or 'all'}/{seed}" for seed in plan["seeds"]]
-    return [runs[key]["score"] for key in keys if key in runs]
+    found = [runs[key] for key in keys if key in runs]
+    return [run["scores"][score] if score else run["score"] for run in found]
 
 
 def cell(scores: List[float]) -> str:
@@ -321,10 +306,10 @@ def cell(scores: List[float]) -> str:
     return f"{mean} ± {100 * statistics.stdev(scores):.1f}"
 
 
-def read(path: Path) -> Dict[str, Any]:
-    if path.is_file():
-        return dict(srsly.read_json(path))
-    return {"machine": None, "runs": {}}
+def done_of(runs: Dict[str, Run], path: Path) -> Dict[str, Run]:
+    """Results of the runs as they are planned now."""
+    found = srsly.read_json(path)["runs"] if path.is_file() else {}
+    return {k: r for k, r in found.items() if k in runs and r.get("run") == runs[k]}
 
 
 def write_json(path: Path, results: Dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from run import main as run_experiment  # noqa: E402
 
 ROOT = HERE.parents[2]
 # Task: its data, and how often its text is read.
-TASKS = {"sst5": "sst5", "ner_wnut": "wnut17", "snli": "snli"}
+TASKS = {"sentiment": "sst5", "names_wnut": "wnut17", "inference": "snli"}
 EPOCHS = 1.0
 
 
@@ -115,7 +115,7 @@ def scores(
         srsly.write_yaml(folder / "experiment.yml", settings)
         run_experiment(folder / "experiment.yml", data, weights=path, work=work)
         runs = srsly.read_json(folder / "results.json")["runs"]
-        found[name] = scores_of(settings, runs, task, "BiLSTM + ELMo", 0)
+        found[name] = scores_of(settings, runs, task, "ELMo")
     return found
 
 

@@ -32,8 +32,7 @@ FLORET = {
 }  # fmt: skip
 # The config of the runs that start from the pretrained tok2vec
 RUN = {
-    "task": "tags_ewt", "encoder": "cnn", "set": {}, "limit": 0, "steps": 1,
-    "init_tok2vec": None,
+    "cfg": "tags", "encoder": "cnn", "set": {}, "limit": 0, "init_tok2vec": None,
 }  # fmt: skip
 SAVE_EVERY = 100  # batches
 COMPONENTS = str(HERE.parent / "components.py")
@@ -41,14 +40,15 @@ COMPONENTS = str(HERE.parent / "components.py")
 
 def main(
     text: Annotated[str, typer.Option(help="The text of the biLM: file or glob")],
-    minutes: Annotated[List[int], typer.Option(help="Of `spacy pretrain`")],
+    minutes: Annotated[List[int], typer.Option(help="Of `spacy pretrain`")] = [],  # noqa: B006
     work: Path = HERE.parent / "work",
 ) -> None:
     """Write WORK/vectors and WORK/pretrained_MINUTES.bin."""
     work.mkdir(parents=True, exist_ok=True)
     if not (work / "vectors").is_dir():
         make_vectors(text, work)
-    make_tok2vecs(text, sorted(minutes), work)
+    if minutes:
+        make_tok2vecs(text, sorted(minutes), work)
 
 
 def make_vectors(text: str, work: Path) -> None:
