@@ -43,6 +43,7 @@ def model(
     write_model(bilm, softmax, output, dtype="float16")
     shutil.copy(trained / "vocab.txt", output)
     config = Config().from_disk(trained / "config.cfg")
+    del config["paths"]  # they mean nothing elsewhere
     logs = [list(srsly.read_jsonl(run / "log.jsonl")) for run in [*earlier, trained]]
     ends = [[r for r in log if "loss" in r][-1] for log in logs]
     meta = {
