@@ -24,6 +24,13 @@ setup(
         "catalogue>=2.0.6,<2.1",
         "numpy>=1.24",
         "h5py>=3.8",
+        # These come with spaCy and torch; their releases decide which.
+        "filelock",
+        "pydantic>=2",
+        "requests",
+        "tqdm",
+        "typer",
+        "wasabi",
     ],
     extras_require={
         "plot": ["matplotlib>=3.6"],
@@ -49,7 +56,7 @@ setup(
             "spacy_elmo.segment_docs.v1 = spacy_elmo.layers.segmenters:segment_docs",
         ],
         "spacy_cli": ["elmo = spacy_elmo.cli:app"],
-        "spacy_elmo_weights": ["en_elmo_sm = spacy_elmo.weights.bundled:en_elmo_sm"],
+        "spacy_elmo_weights": ["en_elmo_sm = spacy_elmo.weights:en_elmo_sm"],
     },
     classifiers=[
         "Development Status :: 4 - Beta",

@@ -19,7 +19,7 @@ from experiments.data import convert
 from harness import ROOT, machine, make_parser, run_python, save, table
 from thinc.api import Config
 
-from spacy_elmo.cli.mix import get_mixes
+from spacy_elmo.cli.mixes import get_mixes
 
 # task: data, config, component, score
 TASKS = {

@@ -15,7 +15,7 @@ from spacy.util import load_config
 from thinc.api import Config
 from wasabi import msg
 
-from spacy_elmo.cli.mix import get_mixes, print_mixes
+from spacy_elmo.cli.mixes import get_mixes, print_mixes
 
 CONFIG = Path("configs/ner_tagger.cfg")
 CORPUS = Path("corpus")

@@ -29,22 +29,25 @@ def looked_for(path: Union[str, Path]) -> str:
     return str(path) if Path(path).is_absolute() else f"{path} (in {Path.cwd()})"
 
 
+def unusable(path: Union[str, Path], problem: str) -> CorpusError:
+    """The error of a file, or of a section of a config, with its name in front."""
+    return CorpusError(Errors.E051.format(path=path, problem=problem))
+
+
 class Errors:
     # Options and weights
     E001 = (
-        "[ELMO001] No such file or directory: {path}. Give the weights' registered "
-        "name ({names}), that of a published model ({published}), a directory or .zip "
-        "with options.json and one .hdf5 file, or an .hdf5 file that has its options "
-        "file beside it."
+        "[ELMO001] No such file or directory: {path}. Give a registered name ({names}),"
+        " the name of a published model ({published}), or a path: a directory or .zip "
+        "with options.json and one .hdf5 file, or an .hdf5 file beside its options."
     )
     E002 = (
         "[ELMO002] {path}: found {n} {what}, expected exactly one. A model is one "
         "options file (options.json or *_options.json) and one *.hdf5 file."
     )
     E003 = (
-        "[ELMO003] {path} is an ELMoForManyLangs model (found {found}). That is a "
-        "different architecture with its own character lexicon, which cannot be "
-        "loaded. Use a model in bilm-tf's format: options.json and an .hdf5 file."
+        "[ELMO003] {path} is an ELMoForManyLangs model (found {found}), a different "
+        "architecture. Use a model in bilm-tf's format: options.json and an .hdf5 file."
     )
     E004 = "[ELMO004] {path} is not a readable HDF5 file ({reason}). Fetch it again."
     E005 = "[ELMO005] {path} is not a readable zip archive ({reason}). Fetch it again."
@@ -71,8 +74,8 @@ class Errors:
     )
     E021 = "[ELMO021] Unknown precision '{precision}': use 'float32' or 'bfloat16'."
     E022 = (
-        "[ELMO022] Sentence {i} is a {type}, but encode takes lists of words. Split "
-        "it into words first, for instance by spaCy's tokenizer."
+        "[ELMO022] Sentence {i} is a {type}, not a list of words. Split it first, for "
+        "instance by spaCy's tokenizer."
     )
     # Documents and listeners
     E030 = (
@@ -81,22 +84,19 @@ class Errors:
         "or set doc._.elmo = None and run the component again."
     )
     E031 = (
-        "[ELMO031] The ELMo listener of upstream '{upstream}' got a Doc without ELMo "
-        "vectors, and there is no such component to ask for them. Put an 'elmo' "
-        "component of that name before the components that listen to it, and keep "
-        "it enabled. If it was renamed, give the listener its new name as 'upstream'."
+        "[ELMO031] The listener of upstream '{upstream}' got a Doc without ELMo vectors"
+        ", and the pipeline has no such component. Put an 'elmo' component of that "
+        "name before its listeners, or give a renamed one's name as 'upstream'."
     )
     E032 = (
-        "[ELMO032] The ELMo listener of upstream '{upstream}' cannot be initialized: "
-        "there is no 'elmo' component of that name before it in the pipeline, or it "
-        "is disabled. Add one, give the name of one as 'upstream', or use "
-        "spacy_elmo.ELMo.v1, which needs none."
+        "[ELMO032] The listener of upstream '{upstream}' cannot be initialized: no "
+        "enabled 'elmo' component of that name is before it. Add one, give the name of "
+        "one as 'upstream', or use spacy_elmo.ELMo.v1, which needs none."
     )
     E033 = (
         "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
-        "and width {width}: the weights behind 'elmo' are not those that this "
-        "component was trained with. Load the pipeline with its own weights, or "
-        "train the component again."
+        "and width {width}: 'elmo' has other weights than this component was trained "
+        "with. Load the pipeline with its own weights, or train the component again."
     )
     E034 = (
         "[ELMO034] Unknown layers '{layers}'{has}: use 'all', 'top' or the number of "
@@ -115,10 +115,6 @@ class Errors:
         "Doc once and in order (at token {i} of {n})."
     )
     E038 = "[ELMO038] {name} must be {wanted}, not {found}."
-    E039 = (
-        "[ELMO039] The biLM is not trainable: set 'trainable = true' on "
-        "spacy_elmo.ELMo.v1 to train it."
-    )
     E040 = (
         "[ELMO040] The sentence cache {path} cannot be used ({reason}). Give another "
         "'sentence_cache_path', or remove the file."
@@ -144,12 +140,11 @@ class Errors:
     E053 = (
         "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}). The words of "
         "the batch are in {dump}. Lower 'learn_rate' or 'grad_clip', or use "
-        'precision = "float32", and start again: the run goes on from its last '
-        "checkpoint."
+        'precision = "float32", and start again from the last checkpoint.'
     )
     E054 = (
-        "[ELMO054] {path} has no softmax, which perplexity needs. Models keep it "
-        "when they are written by 'spacy elmo pretrain'; the official ones never do."
+        "[ELMO054] {path} has no softmax, so it is no language model. Models that "
+        "'spacy elmo pretrain' wrote have one; the official ones never do."
     )
     E055 = (
         "[ELMO055] The checkpoint {path} was made with other settings or another "
@@ -172,54 +167,40 @@ class Errors:
         "[ELMO060] [model] is not that of {path}: {what}. Give its geometry, which "
         "'spacy elmo info' prints."
     )
-    E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install 'spacy-elmo[plot]'"
-    # Command line
-    E080 = (
-        "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "
-        "pipeline trained with spacy_elmo.ELMoListener.v1 or spacy_elmo.ELMo.v1."
-    )
-    E081 = (
-        "[ELMO081] --plot needs matplotlib ({reason}): pip install 'spacy-elmo[plot]'"
-    )
+    E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
     # Downloads
     E100 = (
         "[ELMO100] There is no published model '{name}': {names}, or nlpl/ID with a "
         "number of the NLPL repository's catalogue."
     )
-    E101 = (
-        "[ELMO101] The model cannot be fetched ({problems}). What has come is kept: "
-        "try again, and the download goes on."
-    )
-    E102 = (
-        "[ELMO102] {url} is not the file that it was: its SHA-256 is {found}, not "
-        "{wanted}. It has been thrown away."
-    )
+    E101 = "[ELMO101] {url} cannot be downloaded: {problem}. Try again."
     E103 = (
         "[ELMO103] The model {name} is not here. Download it once: python -m spacy "
         "elmo download {name}"
     )
     E105 = (
         "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
-        "set SPACY_ELMO_CACHE to another folder; then try again, and it goes on."
+        "set SPACY_ELMO_CACHE to another folder."
     )
     E106 = (
-        "[ELMO106] {path} is not as it was downloaded ({problem}). Fetch it again: "
+        "[ELMO106] {path} is not as it was downloaded ({problem}). Download it again: "
         "python -m spacy elmo download {name} --force"
     )
-    # embed
+    # Other commands
+    E080 = (
+        "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "
+        "pipeline trained with spacy_elmo.ELMoListener.v1 or spacy_elmo.ELMo.v1."
+    )
     E110 = (
-        "[ELMO110] {folder} has parts that were made with other settings ({what}). "
-        "Give the same settings to go on, or remove it."
+        "[ELMO110] {path} was made from another text or with other settings ({what}). "
+        "Give the same to go on, remove it, or give another output."
     )
     E111 = "[ELMO111] {path} is there already. Remove it, or give another path."
     E112 = (
         "[ELMO112] --layers mix needs one trained mix, and there are {n} (components "
-        "that have one: {names}). Give a --pipeline, and its --component."
+        "that have one: {names}). Give a --pipeline, and the --component."
     )
-    E113 = (
-        "[ELMO113] --engine ray needs Ray Data ({reason}): "
-        "pip install 'spacy-elmo[ray]'"
-    )
+    E113 = "[ELMO113] --engine ray needs Ray Data ({reason}): pip install 'ray[data]'"
     E114 = (
         "[ELMO114] Another run is writing to {path}, or was killed and left processes "
         "behind. Wait for its end, or give another path."
@@ -228,15 +209,9 @@ class Errors:
         "[ELMO115] {path} cannot be written ({reason}). Make room and start again: "
         "the parts that are written stay."
     )
-    E116 = (
-        "[ELMO116] No component '{name}' has a trained mix; those that have one: "
-        "{names}."
-    )
-    # Nearest neighbours, and vectors by user hooks
     E120 = (
-        "[ELMO120] The query {query!r} has {found} words in brackets, expected "
-        'exactly one. Mark the word like this: "He made a spectacular [play] on the '
-        'ball".'
+        "[ELMO120] The query {query!r} has {found} words in brackets, expected exactly "
+        'one. Mark it like this: "He made a spectacular [play] on the ball".'
     )
     E121 = (
         "[ELMO121] The brackets in the query {query!r} are around {word!r}, but the "
@@ -245,10 +220,6 @@ class Errors:
     E122 = (
         "[ELMO122] {pipeline} has no 'elmo' component. Give a pipeline that has one, "
         "or --weights instead of --pipeline."
-    )
-    E123 = (
-        "[ELMO123] {pipeline} has no word vectors. Give --vectors a pipeline that has "
-        "some, or leave it out to compare with layer 0 of the biLM."
     )
     E124 = (
         "[ELMO124] There is no layer {layer!r}{has}: use 'top', 'mean', the number of "
@@ -260,7 +231,6 @@ class Errors:
         "Docs, spans and tokens that the same 'elmo' component has seen."
     )
     E126 = "[ELMO126] Give --weights or --pipeline, not both."
-    # info
     E127 = (
         "[ELMO127] {path} is a pipeline with {n} biLMs. Give the path of one of them: "
         "{paths}."
@@ -269,9 +239,8 @@ class Errors:
 
 class Warnings:
     W001 = (
-        "[ELMOW001] A listener of upstream '{upstream}' got Docs without ELMo "
-        "vectors and predicts from zeros. Is the 'elmo' component disabled or "
-        "missing from the pipeline?"
+        "[ELMOW001] A listener of upstream '{upstream}' got Docs without ELMo vectors "
+        "and predicts from zeros. Is the 'elmo' component disabled or missing?"
     )
     W002 = (
         '[ELMOW002] precision = "bfloat16" is slower than float32 on this {device}, '

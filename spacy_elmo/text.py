@@ -10,23 +10,18 @@ import io
 import lzma
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Union
+from typing import Any, BinaryIO, Dict, Iterator, List, Union
 
 import srsly
 
-from .errors import CorpusError, Errors, Warnings
+from .errors import CorpusError, Errors, Warnings, unusable
 
 SUFFIXES = (".txt", ".jsonl", ".spacy")
-UTF16 = (b"\xff\xfe", b"\xfe\xff")
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A text without blank lines would be one document; it is cut after so many lines.
 MAX_DOCUMENT_LINES = 200
 
-_OPENERS: Dict[str, Callable[[Path], Any]] = {
-    ".gz": lambda path: gzip.open(path, "rb"),
-    ".xz": lambda path: lzma.open(path, "rb"),
-    ".bz2": lambda path: bz2.open(path, "rb"),
-    ".zst": lambda path: _open_zstd(path),
-}
+_OPENERS: Dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
 def find_texts(path: Union[str, Path]) -> List[Path]:
@@ -50,7 +45,7 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
     for file in found:
         if not _kind(file) and not _is_plain_text(file):
             known = ", ".join(SUFFIXES)
-            raise _unusable(file, f"is no {known} (or that in .gz, .xz, .bz2 or .zst)")
+            raise unusable(file, f"is no {known} (or that in .gz, .xz, .bz2 or .zst)")
     return sorted(found)
 
 
@@ -71,49 +66,48 @@ def read_documents(path: Path, *, strict: bool = False) -> Iterator[Any]:
         if kind == ".spacy":
             yield from _read_docbin(path)
             return
-        errors = "surrogateescape" if strict else "replace"
-        # Only "\n" ends a line: JSON strings may hold the other line separators.
-        with (
-            io.BufferedReader(_open(path)) as file,
-            io.TextIOWrapper(
-                file, encoding="utf-8-sig", errors=errors, newline="\n"
-            ) as opened,
-        ):
-            if file.peek(2)[:2] in UTF16:
-                problem = "is UTF-16. Convert it: 'iconv -f utf16 -t utf8'"
-                raise _unusable(path, problem)
-            check = _refuse_escapes if strict else _count_replaced
-            lines = check(path, opened)
+        with _open(path) as file:
+            lines = _read_lines(path, file, strict)
             yield from (
                 _read_jsonl(path, lines) if kind == ".jsonl" else _read_txt(lines)
             )
     except CorpusError:
         raise
     except Exception as e:  # each library has its own for a damaged file
-        raise _unusable(path, f"is not readable as {kind} ({e})") from None
+        raise unusable(path, f"is not readable as {kind} ({e})") from None
 
 
-def _refuse_escapes(path: Path, lines: Iterable[str]) -> Iterator[str]:
-    """The lines, unless one has a byte that "surrogateescape" let through."""
-    for number, line in enumerate(lines, 1):
-        try:
-            line.encode("utf8")
-        except UnicodeEncodeError as e:
-            byte = ord(line[e.start]) - 0xDC00
-            problem = (
-                f"line {number} is not UTF-8 (byte 0x{byte:02x} at character "
-                f"{e.start + 1}). Convert the file, for instance by 'iconv -f latin1 "
-                "-t utf8'"
-            )
-            raise _unusable(path, problem) from None
-        yield line
+def read_texts(path: Path, *, tokenized: bool = False) -> Iterator[Any]:
+    """The texts of a file: each line of a .txt, each paragraph or list of tokens of a
+    .jsonl, each Doc of a .spacy.
+
+    tokenized (bool): Words stand between blanks: lines are split there.
+    YIELDS (str or List[str] or Doc): A text.
+    RAISES (CorpusError): If the file is damaged or is not UTF-8.
+    """
+    for document in read_documents(path, strict=True):
+        for text in document if isinstance(document, list) else [document]:
+            yield text.split() if tokenized and isinstance(text, str) else text
 
 
-def _count_replaced(path: Path, lines: Iterable[str]) -> Iterator[str]:
-    """The lines, and behind the last a warning of those with U+FFFD."""
+def _read_lines(path: Path, file: BinaryIO, strict: bool) -> Iterator[str]:
     n = first = 0
-    for number, line in enumerate(lines, 1):
-        if "\ufffd" in line:
+    # Only "\n" ends a line: JSON strings may hold the other line separators.
+    for number, raw in enumerate(file, 1):
+        if number == 1:
+            if raw.startswith(UTF16):
+                raise unusable(path, "is UTF-16. Convert it: 'iconv -f utf16 -t utf8'")
+            raw = raw.removeprefix(codecs.BOM_UTF8)
+        try:
+            line = raw.decode("utf8")
+        except UnicodeDecodeError as e:
+            if strict:
+                raise unusable(
+                    path,
+                    f"line {number} is not UTF-8 (byte 0x{raw[e.start]:02x}). Convert "
+                    "the file, for instance by 'iconv -f latin1 -t utf8'",
+                ) from None
+            line = raw.decode("utf8", "replace")
             n, first = n + 1, first or number
         yield line
     if n:
@@ -121,7 +115,7 @@ def _count_replaced(path: Path, lines: Iterable[str]) -> Iterator[str]:
         warnings.warn(warning, stacklevel=2)
 
 
-def _read_txt(lines: Iterable[str]) -> Iterator[List[str]]:
+def _read_txt(lines: Iterator[str]) -> Iterator[List[str]]:
     paragraphs: List[str] = []
     for line in lines:
         line = line.strip()
@@ -134,21 +128,21 @@ def _read_txt(lines: Iterable[str]) -> Iterator[List[str]]:
         yield paragraphs
 
 
-def _read_jsonl(path: Path, lines: Iterable[str]) -> Iterator[List[Any]]:
+def _read_jsonl(path: Path, lines: Iterator[str]) -> Iterator[List[Any]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             record = srsly.json_loads(line)
         except ValueError as e:
-            raise _unusable(path, f"line {number} is not JSON ({e})") from None
+            raise unusable(path, f"line {number} is not JSON ({e})") from None
         if isinstance(record, dict) and isinstance(record.get("text"), str):
             text = _without_surrogates(record["text"])
             yield [p for p in text.splitlines() if p.strip()]
         elif isinstance(record, dict) and isinstance(record.get("tokens"), list):
             yield [[_without_surrogates(str(token)) for token in record["tokens"]]]
         else:
-            raise _unusable(path, f'line {number} has neither "text" nor "tokens"')
+            raise unusable(path, f'line {number} has neither "text" nor "tokens"')
 
 
 def _without_surrogates(text: str) -> str:
@@ -165,7 +159,7 @@ def _read_docbin(path: Path) -> Iterator[Any]:
 
 def _kind(path: Path) -> str:
     """The suffix that tells the format, or "" for a file that is no text."""
-    suffixes = [s for s in path.suffixes if s not in _OPENERS]
+    suffixes = [s for s in path.suffixes if s not in (*_OPENERS, ".zst")]
     return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
 
 
@@ -186,18 +180,12 @@ def _is_plain_text(path: Path) -> bool:
 
 
 def _open(path: Path) -> Any:
-    opener = _OPENERS.get(path.suffix)
-    return path.open("rb") if opener is None else opener(path)
-
-
-def _open_zstd(path: Path) -> Any:
+    if path.suffix != ".zst":
+        return _OPENERS.get(path.suffix, open)(path, "rb")
     try:
         import zstandard
     except ImportError:
-        problem = "needs the package zstandard: pip install 'spacy-elmo[zstd]'"
-        raise _unusable(path, problem) from None
-    return zstandard.open(path, "rb")
-
-
-def _unusable(path: Path, problem: str) -> CorpusError:
-    return CorpusError(Errors.E051.format(path=path, problem=problem))
+        problem = "needs the package zstandard: pip install zstandard"
+        raise unusable(path, problem) from None
+    # Its own reader cannot be read by lines.
+    return io.BufferedReader(zstandard.open(path, "rb"))

@@ -208,7 +208,7 @@ def train(
         "disk_mb": round(size_of(best_model) / 2**20, 1),
     }
     if "elmo" in nlp.pipe_names:
-        from spacy_elmo.cli.mix import get_mixes
+        from spacy_elmo.cli.mixes import get_mixes
 
         found["mixes"] = get_mixes(nlp)
     print(f"{run}: {found}")

@@ -7,7 +7,7 @@ from .download import download_cli
 from .embed import embed_cli
 from .evaluate import evaluate_cli
 from .info import info_cli
-from .mix import mix_cli
+from .mixes import mix_cli
 from .neighbors import neighbors_cli
 from .plot import plot_cli
 from .pretrain import pretrain_cli

@@ -27,11 +27,10 @@ def plain_errors() -> Iterator[None]:
         else:
             others(message, *args, **kwargs)
 
+    expected = (WeightsError, CorpusError, DownloadError, TrainingError, OSError)
     with warnings.catch_warnings():
         warnings.showwarning = show
         try:
             yield
-        except (
-            WeightsError, CorpusError, DownloadError, TrainingError, OSError
-        ) as e:  # fmt: skip
+        except expected as e:
             msg.fail(str(e), exits=1)

@@ -10,19 +10,21 @@ from ._app import app, plain_errors
 def download_cli(
     name: Optional[str] = Arg(
         None,
-        help="Name of a published model, for instance allennlp/original or nlpl/144; "
+        help="Name of a published model, for instance allennlp/original; "
         "without one, they are listed",
     ),
-    force: bool = Opt(False, "--force", "-f", help="Fetch it again though it is here"),
+    force: bool = Opt(
+        False, "--force", "-f", help="Download it again though it is here"
+    ),
     silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """
     Download a published biLM into the cache folder (SPACY_ELMO_CACHE, by default
-    spacy_elmo in the user's cache folder). `weights = "allennlp/original"` finds it
-    there. An interrupted download goes on where it stopped. A model that is here is
-    compared with what came.
+    spacy_elmo in the user's cache folder), where `weights = "allennlp/original"`
+    finds it. A model that is here is compared with the digests that were kept when it
+    came.
     """
-    from ..weights.download import download
+    from ..weights.published import download
 
     if name is None:
         list_models()
@@ -34,13 +36,12 @@ def download_cli(
 
 def list_models() -> None:
     """Print what can be downloaded, and what is here."""
-    from ..weights.addresses import MODELS
-    from ..weights.cache import cache_folder, cached_path
+    from ..weights.published import MODELS, cache_folder, cached_path
 
     rows = [
         (name, model.about, "yes" if cached_path(name, model).exists() else "")
         for name, model in MODELS.items()
     ]
-    rows.append(("nlpl/ID", "by its number in vectors.nlpl.eu/repository/20.json", ""))
+    rows.append(("nlpl/ID", "ID: a number in vectors.nlpl.eu/repository/20.json", ""))
     msg.table(rows, header=("Name", "Model", "Here"), divider=True)
     msg.text(f"Cache folder: {cache_folder()}")

@@ -1,43 +1,65 @@
-import re
+import hashlib
+import json
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+)
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app, plain_errors
-from ._recipe import describe_files, describe_pipeline
+from ._inputs import LANG, PIPELINE, TEXT, TOKENIZED, WEIGHTS, find_mixes, load_elmo
 
 if TYPE_CHECKING:
+    from spacy.language import Language
+
+    from ..pipeline.component import ELMo
     from ..pipeline.vector_files import Job
 
-LAYERS = ("all", "top", "mean", "mix")
-DTYPES = ("float32", "float16")
-ENGINES = ("local", "ray")
 # An output of this name is one file; another is a folder of parts.
 SUFFIXES = (".hdf5", ".h5")
-# What is in the folder, and what `replacing` adds to a name.
-PART_NAME = r"\d{5,}-\d{7,}\.hdf5|settings\.json"
-TEMPORARY = r"\.({name})\.[a-z0-9_]{{8}}"
+
+
+class Dtype(str, Enum):
+    float32 = "float32"
+    float16 = "float16"
+
+
+class Engine(str, Enum):
+    local = "local"
+    ray = "ray"
+
+
+class Settings(NamedTuple):
+    """What is written, by the names of the options."""
+
+    weights: Optional[str] = None
+    pipeline: Optional[str] = None
+    layers: str = "all"
+    component: Optional[str] = None
+    dtype: str = "float32"
+    tokenized: Optional[bool] = None
+    lang: Optional[str] = None
 
 
 @app.command("embed")
 def embed_cli(
-    text: str = Arg(
-        ...,
-        help="Text: a file, a directory or a glob (.txt, .jsonl or .spacy, compressed "
-        "or not)",
-    ),
+    text: str = TEXT,
     output_path: Path = Arg(
         ..., help="An .hdf5 file, or a directory that receives the parts as they are"
     ),
-    weights: Optional[str] = Opt(
-        None, "--weights", "-w", help="Name or path of a biLM; by default en_elmo_sm"
-    ),
-    pipeline: Optional[str] = Opt(
-        None, "--pipeline", "-p", help="Pipeline with an elmo component, instead"
-    ),
+    weights: Optional[str] = WEIGHTS,
+    pipeline: Optional[str] = PIPELINE,
     layers: str = Opt(
         "all",
         "--layers",
@@ -48,18 +70,19 @@ def embed_cli(
     component: Optional[str] = Opt(
         None, "--component", "-c", help="Component of the pipeline whose mix it is"
     ),
-    dtype: str = Opt("float32", "--dtype", "-d", help="'float32' or 'float16'"),
-    tokenized: Optional[bool] = Opt(
-        None, "--tokenized/--raw", help="Words stand between blanks"
-    ),
-    lang: Optional[str] = Opt(None, "--lang", "-l", help="Language of the tokenizer"),
+    dtype: Dtype = Opt(Dtype.float32, "--dtype", "-d", help="Precision of the file"),
+    tokenized: Optional[bool] = TOKENIZED,
+    lang: Optional[str] = LANG,
     n_process: int = Opt(
         1,
         "--n-process",
         "-n",
-        help="Processes, or Ray's workers, of which each takes whole files",
+        help="Processes (-1 for all cores), or Ray's workers, of which each takes "
+        "whole files",
     ),
-    engine: str = Opt("local", "--engine", "-e", help="'local', or 'ray': Ray Data"),
+    engine: Engine = Opt(
+        Engine.local, "--engine", "-e", help="Ray stands for Ray Data"
+    ),
     silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """
@@ -67,11 +90,13 @@ def embed_cli(
     AllenNLP's elmo command. An interrupted run goes on where it stopped. With Ray a
     file of the text is a task: a single file has one worker, however many there are.
     """
+    settings = Settings(
+        weights, pipeline, layers, component, dtype.value, tokenized, lang
+    )
     with plain_errors():
         n = embed(
-            text, output_path, weights=weights, pipeline=pipeline, layers=layers,
-            component=component, dtype=dtype, tokenized=tokenized, lang=lang,
-            n_process=n_process, engine=engine, silent=silent,
+            text, output_path, settings, n_process=n_process, engine=engine,
+            silent=silent,
         )  # fmt: skip
     msg.good(f"{n:,} texts are in {output_path}")
 
@@ -79,162 +104,140 @@ def embed_cli(
 def embed(
     text: str,
     output_path: Path,
+    settings: Settings = Settings(),  # noqa: B008
     *,
     n_process: int = 1,
-    engine: str = "local",
+    engine: Engine = Engine.local,
     silent: bool = False,
-    **settings: Any,
 ) -> int:
     """Write the layers of texts. See `embed_cli`.
 
     RETURNS (int): How many texts there are.
-    RAISES (CorpusError): If the text or an option cannot be used, or if another run
+    RAISES (CorpusError): If the text or a setting cannot be used, or if another run
         is writing there.
     RAISES (WeightsError): If the weights cannot be used.
     """
-    from ..pipeline.vector_files import merge, open_folder
-    from ..storage import hold
+    from tqdm import tqdm
+
+    from ..pipeline.vector_files import embed_file, merge, open_folder
+    from ..storage import hold, sha256
     from ..text import find_texts
 
-    settings = {"layers": "all", "dtype": "float32", **settings}
-    for name, value, known in (
-        ("--layers", settings["layers"], LAYERS),
-        ("--dtype", settings["dtype"], DTYPES),
-        ("--engine", engine, ENGINES),
-    ):
-        if value not in known and not (known is LAYERS and value.isdecimal()):
-            wanted = " or ".join(map(repr, known))
-            problem = Errors.E038.format(name=name, wanted=wanted, found=value)
-            raise CorpusError(problem)
     if n_process < 1 and n_process != -1:
-        problem = Errors.E038.format(
-            name="--n-process", wanted="at least 1, or -1 for all cores",
-            found=n_process,
-        )  # fmt: skip
+        wanted = "at least 1, or -1 for all cores"
+        problem = Errors.E038.format(name="--n-process", wanted=wanted, found=n_process)
         raise CorpusError(problem)
     is_file = output_path.suffix in SUFFIXES
     folder = output_path
     if is_file:
-        _refuse_file(output_path)
         folder = output_path.with_name(f"{output_path.name}.parts")
-    files = find_texts(text)
-    job, tokenized, recipe = make_job(folder, **settings)
-    if engine == "local":
-        # Once through all of it: what is bad is found before the work begins. On a
-        # cluster nobody reads all of it.
-        n_texts = sum(1 for file in files for _ in read_texts(file, tokenized))
-    recipe = {"files": describe_files(files), **recipe}
 
     def busy() -> None:
         raise CorpusError(Errors.E114.format(path=output_path))
 
-    lock = f".{output_path.name}.lock"
-    with hold(output_path.with_name(lock) if is_file else folder / ".lock", busy):
-        if is_file:
-            _refuse_file(output_path)
-        open_folder(folder, recipe)
-        _clean(folder, PART_NAME)
-        if engine == "ray":
-            from ._ray import embed_files
-
-            n_texts = embed_files(files, folder, settings, n_process)
+    with hold(output_path.with_name(f".{output_path.name}.lock"), busy):
+        if is_file and output_path.exists():
+            raise CorpusError(Errors.E111.format(path=output_path))
+        files = find_texts(text)
+        loaded = load_job(folder, settings)
+        # Once through all of it: what is bad is found before the work begins.
+        n_texts = sum(1 for file in files for _ in loaded.read(file))
+        hashes = [[file.name, sha256(file)] for file in files]
+        open_folder(folder, {"files": hashes, **loaded.recipe})
+        if engine == Engine.ray:
+            _embed_on_ray(folder, settings, files, n_process)
         else:
-            _embed_locally(job, files, tokenized, n_process, n_texts, silent)
+            with tqdm(
+                total=n_texts, unit=" texts", unit_scale=True, disable=silent
+            ) as bar:
+                for number, file in enumerate(files):
+                    texts = _counted(loaded.read(file), bar)
+                    embed_file(loaded.job, texts, number, n_process)
         if is_file:
-            _clean(output_path.parent, re.escape(output_path.name))
             merge(folder, output_path)
     return n_texts
 
 
-def _refuse_file(path: Path) -> None:
-    if path.is_file():
-        raise CorpusError(Errors.E111.format(path=path))
+class Loaded(NamedTuple):
+    """A pipeline that is ready to embed.
 
-
-def _clean(folder: Path, name: str) -> None:
-    """Remove the temporary files of runs that were killed; the lock says that no
-    other is alive.
+    job (Job): What writes the parts.
+    tokenized (bool): Words of the texts stand between blanks.
+    recipe (Dict[str, Any]): What runs must share to go on with each other's parts.
     """
-    pattern = re.compile(TEMPORARY.format(name=name))
-    for path in folder.glob(".*"):
-        if pattern.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+
+    job: "Job"
+    tokenized: bool
+    recipe: Dict[str, Any]
+
+    def read(self, file: Path) -> Iterator[Any]:
+        from ..text import read_texts
+
+        return read_texts(file, tokenized=self.tokenized)
 
 
-def make_job(
-    folder: Path,
-    *,
-    weights: Optional[str] = None,
-    pipeline: Optional[str] = None,
-    layers: str = "all",
-    component: Optional[str] = None,
-    dtype: str = "float32",
-    tokenized: Optional[bool] = None,
-    lang: Optional[str] = None,
-) -> Tuple["Job", bool, Dict[str, Any]]:
-    """Load the pipeline.
-
-    RETURNS (Tuple[Job, bool, Dict[str, Any]]): What writes the parts, whether texts
-        are tokenized, and what runs must share to go on with each other's parts.
-    """
+def load_job(folder: Path, settings: Settings) -> Loaded:
+    """Load the pipeline."""
     from ..pipeline.vector_files import Job, make_choice
-    from ._load import load_elmo, require_layer
 
-    nlp, elmo, is_tokenized = load_elmo(weights, pipeline, lang, tokenized)
-    mix = None
-    if layers == "mix":
-        mix = find_mix(nlp, component)
-    elif layers.isdecimal():
-        require_layer(elmo, int(layers))
+    layers = settings.layers
+    known = layers in ("all", "top", "mean", "mix") or layers.isdecimal()
+    if not known:
+        wanted = "'all', 'top', 'mean', 'mix' or a number"
+        problem = Errors.E038.format(name="--layers", wanted=wanted, found=layers)
+        raise CorpusError(problem)
+    nlp, elmo, tokenized = load_elmo(
+        settings.weights,
+        settings.pipeline,
+        settings.lang,
+        settings.tokenized,
+        int(layers) if layers.isdecimal() else "top",
+    )
+    mix = _find_mix(nlp, settings.component) if layers == "mix" else None
     # What comes before may set the sentences that elmo reads; what comes after does
     # not matter here.
     last = nlp.pipe_names.index(elmo.name)
     for name in nlp.pipe_names[last + 1 :]:
         nlp.disable_pipe(name)
-    job = Job(nlp, make_choice(layers, mix), dtype, folder)
-    options = {"layers": layers, "dtype": dtype, "tokenized": is_tokenized}
-    return job, is_tokenized, {**options, **describe_pipeline(nlp, elmo, mix)}
+    recipe = {
+        "layers": layers,
+        "dtype": settings.dtype,
+        "tokenized": tokenized,
+        "pipeline": _fingerprint(nlp, elmo),
+        "mix": None if mix is None else hashlib.sha256(mix.to_bytes()).hexdigest(),
+    }
+    job = Job(nlp, make_choice(layers, mix), settings.dtype, folder)
+    return Loaded(job, tokenized, recipe)
 
 
-def find_mix(nlp: Any, component: Optional[str]) -> Any:
+def _fingerprint(nlp: "Language", elmo: "ELMo") -> str:
+    """Changes with the tokenizer, with what runs before the biLM, with how it cuts
+    sentences and with its weights.
+    """
+    from ..layers.doc_encoder import get_shim
+    from ..layers.sentence_cache import digest
+
+    shim = get_shim(elmo.model)
+    others = [name for name in nlp.component_names if name not in nlp.pipe_names]
+    exclude = ["vocab", "meta.json", "config.cfg", elmo.name, *others]
+    config = nlp.get_pipe_config(elmo.name)
+    how = [nlp.lang, digest(shim.bilm), shim.precision, config["model"]["segmenter"]]
+    found = hashlib.sha256(nlp.to_bytes(exclude=exclude))
+    found.update(json.dumps(how).encode("utf8"))
+    return found.hexdigest()
+
+
+def _find_mix(nlp: "Language", component: Optional[str]) -> Any:
     """The mix of a component, or the only one that there is.
 
     RAISES (CorpusError): If there is none, or more than one.
     """
-    from .mix import _find_mixes
-
-    found: Dict[str, List[Any]] = {}
-    for name, pipe in nlp.components:
-        for _, mix in _find_mixes(pipe):
-            found.setdefault(name, []).append(mix)
-    known = ", ".join(found) or "none"
-    if component is not None and component not in found:
-        raise CorpusError(Errors.E116.format(name=component, names=known))
-    names = [component] if component is not None else list(found)
-    mixes = [mix for name in names for mix in found[name]]
-    if len(mixes) != 1:
-        raise CorpusError(Errors.E112.format(n=len(mixes), names=known))
-    return mixes[0]
-
-
-def _embed_locally(
-    job: "Job",
-    files: List[Path],
-    tokenized: bool,
-    n_process: int,
-    n_texts: int,
-    silent: bool,
-) -> None:
-    from tqdm import tqdm
-
-    from ..pipeline.vector_files import embed_file
-
-    with tqdm(
-        total=n_texts, unit=" texts", unit_scale=True, disable=silent, desc="Texts"
-    ) as bar:
-        for number, file in enumerate(files):
-            texts = _counted(read_texts(file, tokenized), bar)
-            embed_file(job, texts, number, n_process)
+    mixes = [(name, mix) for name, _, mix in find_mixes(nlp)]
+    found = [mix for name, mix in mixes if component in (None, name)]
+    if len(found) != 1:
+        names = ", ".join(dict.fromkeys(name for name, _ in mixes)) or "none"
+        raise CorpusError(Errors.E112.format(n=len(found), names=names))
+    return found[0]
 
 
 def _counted(texts: Iterator[Any], bar: Any) -> Iterator[Any]:
@@ -243,8 +246,49 @@ def _counted(texts: Iterator[Any], bar: Any) -> Iterator[Any]:
         bar.update()
 
 
-def read_texts(file: Path, tokenized: bool) -> Iterator[Any]:
-    """The texts of a file: each line of a .txt, each object of a .jsonl, each Doc."""
-    from ._docs import _read_parts
+class _RayWorker:
+    """Embeds whole files. Ray Data makes one in each of its processes, which must all
+    see the output folder.
+    """
 
-    return _read_parts([file], tokenized)
+    def __init__(self, folder: Path, settings: Settings):
+        self.loaded = load_job(folder, settings)
+
+    def __call__(self, batch: Dict[str, Any]) -> Dict[str, Any]:
+        from ..pipeline.vector_files import embed_file
+
+        for file, number in zip(batch["file"], batch["number"]):
+            embed_file(self.loaded.job, self.loaded.read(Path(file)), int(number))
+        return batch
+
+
+def _embed_on_ray(
+    folder: Path, settings: Settings, files: List[Path], n_workers: int
+) -> None:
+    from spacy.util import is_package
+
+    from ..weights import registered_names
+
+    try:
+        # The module that is used: a folder "ray" can be imported as well.
+        from ray.data import from_items  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as e:
+        raise CorpusError(Errors.E113.format(reason=e)) from None
+
+    def absolute(path: Optional[str], is_name: Callable[[str], bool]) -> Optional[str]:
+        # Workers are in folders of their own.
+        if path is None or is_name(path) or not Path(path).exists():
+            return path
+        return str(Path(path).absolute())
+
+    settings = settings._replace(
+        weights=absolute(settings.weights, registered_names().__contains__),
+        pipeline=absolute(settings.pipeline, is_package),
+    )
+    items = [{"file": str(f.absolute()), "number": i} for i, f in enumerate(files)]
+    from_items(items, override_num_blocks=len(items)).map_batches(
+        _RayWorker,
+        batch_size=1,
+        concurrency=n_workers,
+        fn_constructor_args=(folder.absolute(), settings),
+    ).take_all()

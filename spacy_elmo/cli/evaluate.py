@@ -1,19 +1,20 @@
-from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, Optional, Union
 
 import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ..errors import CorpusError, Errors
+from ..errors import unusable
 from ._app import app, plain_errors
+from ._inputs import LANG, TEXT, TOKENIZED, read_tokenization
 
-if TYPE_CHECKING:
-    from ..pretraining.config import CorpusSettings
 
-STATES = ("zero", "carried")
+class State(str, Enum):
+    zero = "zero"
+    carried = "carried"
 
 
 @app.command("evaluate")
@@ -21,36 +22,21 @@ def evaluate_cli(
     weights: str = Arg(
         ..., help="Name or path of a model that 'spacy elmo pretrain' wrote"
     ),
-    text: str = Arg(
-        ...,
-        help="Text: a file, a directory or a glob (.txt, .jsonl or .spacy, compressed "
-        "or not)",
-    ),
+    text: str = TEXT,
     vocab_path: Optional[Path] = Opt(
         None,
         "--vocab",
         "-v",
         help="Words of the softmax; by default vocab.txt beside the weights",
     ),
-    state: str = Opt(
-        "zero",
+    state: State = Opt(
+        State.zero,
         "--state",
         "-s",
         help="LSTM state: 'zero' at each sentence, or 'carried' along each document",
     ),
-    lang: Optional[str] = Opt(
-        None,
-        "--lang",
-        "-l",
-        help="Language whose tokenizer reads the text; by default that of config.cfg "
-        "beside the weights, else 'en'",
-    ),
-    tokenized: Optional[bool] = Opt(
-        None,
-        "--tokenized/--raw",
-        help="Lines are sentences whose words stand between blanks; by default as in "
-        "config.cfg beside the weights",
-    ),
+    lang: Optional[str] = LANG,
+    tokenized: Optional[bool] = TOKENIZED,
     output_path: Optional[Path] = Opt(
         None, "--output", "-o", help="Output JSON file for the metrics", dir_okay=False
     ),
@@ -67,8 +53,9 @@ def evaluate_cli(
             state=state,
             lang=lang,
             tokenized=tokenized,
-            output_path=output_path,
         )
+        if output_path is not None:
+            srsly.write_json(output_path, metrics)
     msg.table(
         {
             "Perplexity, forward": f"{metrics['forward']:.2f}",
@@ -87,10 +74,9 @@ def evaluate(
     text: str,
     *,
     vocab_path: Optional[Path] = None,
-    state: str = "zero",
+    state: State = State.zero,
     lang: Optional[str] = None,
     tokenized: Optional[bool] = None,
-    output_path: Optional[Path] = None,
 ) -> Dict[str, Any]:
     """Evaluate a pretrained biLM.
 
@@ -107,46 +93,21 @@ def evaluate(
     from ..pretraining.vocabulary import read_vocabulary
     from ..weights import resolve
 
-    if state not in STATES:
-        wanted = " or ".join(map(repr, STATES))
-        problem = Errors.E038.format(name="--state", wanted=wanted, found=state)
-        raise CorpusError(problem)
     path = resolve(weights)
     bilm = BiLM.from_path(path)
     softmax = read_softmax(path, bilm.options.lstm.projection_dim)
     vocab_path = vocab_path or vocabulary_beside(path)
     if not vocab_path.is_file():
         problem = "is not there. Give --vocab the file with the words of the softmax"
-        raise CorpusError(Errors.E051.format(path=vocab_path, problem=problem))
+        raise unusable(vocab_path, problem)
     vocabulary = read_vocabulary(vocab_path)
     if len(vocabulary) != softmax.vocab_size:
         problem = f"has {len(vocabulary)} words, but the softmax {softmax.vocab_size}"
-        raise CorpusError(Errors.E051.format(path=vocab_path, problem=problem))
-    nlp, settings = _tokenization(path, lang, tokenized)
+        raise unusable(vocab_path, problem)
+    nlp, settings = read_tokenization(path, lang, tokenized)
     width = bilm.options.char_cnn.max_characters_per_token
     recipe = Recipe(nlp, settings, vocabulary, max_characters=width)
     with TemporaryDirectory() as cache:
         corpus = load_corpus(text, Path(cache) / "corpus", recipe)
-        found = evaluate_bilm(bilm, softmax, corpus, state=state)
-    metrics = {**found.to_dict(), "state": state}
-    if output_path is not None:
-        srsly.write_json(output_path, metrics)
-    return metrics
-
-
-def _tokenization(
-    weights: Path, lang: Optional[str], tokenized: Optional[bool]
-) -> Tuple[Dict[str, Any], "CorpusSettings"]:
-    """[nlp] and [corpus] of the config that the model was trained by, where it is
-    known, with what the command line says instead.
-    """
-    from ..pretraining.config import CorpusSettings, make_section, read_config
-
-    beside = (weights if weights.is_dir() else weights.parent) / "config.cfg"
-    config = dict(read_config(beside)) if beside.is_file() else {}
-    nlp = dict(config.get("nlp") or {"lang": "en"}) if lang is None else {"lang": lang}
-    settings = make_section(CorpusSettings, config.get("corpus"), "corpus")
-    if tokenized is not None:
-        settings = replace(settings, tokenized=tokenized)
-    # Held-out text is read as it stands.
-    return nlp, replace(settings, ascii_quotes=0.0)
+        found = evaluate_bilm(bilm, softmax, corpus, state=state.value)
+    return {**found.to_dict(), "state": state.value}

@@ -2,11 +2,12 @@ from pathlib import Path
 from typing import Any, Dict, List, Union
 
 import srsly
-from spacy.cli._util import Arg, Opt
+from spacy.cli._util import Arg
 from wasabi import msg
 
 from ..errors import Errors, MissingWeights, WeightsError
 from ._app import app, plain_errors
+from ._inputs import JSON
 
 
 @app.command("info")
@@ -14,7 +15,7 @@ def info_cli(
     weights: str = Arg(
         ..., help="Name or path of a biLM, or of a pipeline with an elmo component"
     ),
-    as_json: bool = Opt(False, "--json", "-j", help="Print JSON"),
+    as_json: bool = JSON,
 ) -> None:
     """
     Print what a biLM is: its geometry, its parameters, its digests and its licence.
@@ -58,7 +59,7 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
     from ..bilm.files import find_files
     from ..layers.sentence_cache import digest
     from ..storage import sha256
-    from ..weights.record import read_record
+    from ..weights.published import read_digests
 
     path = _find(weights)
     bilm = BiLM.from_path(path)
@@ -70,7 +71,7 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
         "parameters": sum(p.numel() for p in bilm.parameters()),
         "digest": digest(bilm),
         "sha256": sha256(find_files(path).weights),
-        "downloaded": read_record(path) or None,
+        "downloaded": read_digests(path) or None,
         "license": _license(path),
     }
 

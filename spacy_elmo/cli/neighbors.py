@@ -1,31 +1,41 @@
 import re
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
+import srsly
 from spacy.cli._util import Arg, Opt
+from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app, plain_errors
-from ._docs import make_doc, read_batches
-from ._load import DEFAULT_WEIGHTS, load_elmo, load_static, require_layer
-from ._neighbors_output import print_json, print_tables, write_page
+from ._inputs import (
+    JSON,
+    LANG,
+    PIPELINE,
+    TEXT,
+    TOKENIZED,
+    WEIGHTS,
+    load_elmo,
+    make_doc,
+    read_batches,
+)
 
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Token
 
-    from ..pipeline.nearest import Neighbors
+    from ..pipeline.nearest import Context, Neighbors
 
 _BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
+QUERY_COLOR, CONTEXT_COLOR = "#feca74", "#9cc9cc"
+# Columns of a table beside the contexts: the score, and the gaps.
+MARGIN = 20
 
 
 @app.command("neighbors")
 def neighbors_cli(
-    corpus: str = Arg(
-        ...,
-        help="Text to search: a file, a directory or a glob (.txt, .jsonl or .spacy, "
-        "compressed or not)",
-    ),
+    corpus: str = TEXT,
     queries: List[str] = Arg(
         ...,
         metavar="QUERY...",
@@ -37,59 +47,31 @@ def neighbors_cli(
         help="Layer to compare: 'top', 'mean' of all, or its number (0 is the token "
         "layer)",
     ),
-    n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbours"),
+    n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbors"),
     same_word: bool = Opt(
         False,
         "--same-word/--any-word",
         help="Compare with the same word only (in upper or lower case), or with any",
     ),
     limit: Optional[int] = Opt(
-        None, "--limit", min=1, help="Read so many tokens of the corpus and no more"
+        None, "--limit", min=1, help="Stop after about so many tokens of the corpus"
     ),
-    weights: Optional[str] = Opt(
-        None,
-        "--weights",
-        "-w",
-        help=f"Name or path of a biLM; '{DEFAULT_WEIGHTS}' by default",
-    ),
-    pipeline: Optional[str] = Opt(
-        None,
-        "--pipeline",
-        "-p",
-        help="Pipeline whose 'elmo' component and tokenizer are used instead",
-    ),
-    vectors: Optional[str] = Opt(
-        None,
-        "--vectors",
-        help="Pipeline with word vectors for the static table; by default layer 0 of "
-        "the biLM is the table",
-    ),
-    lang: Optional[str] = Opt(
-        None,
-        "--lang",
-        "-l",
-        help="Language whose tokenizer reads the text; by default that of config.cfg "
-        "beside the weights, else 'en'",
-    ),
-    tokenized: Optional[bool] = Opt(
-        None,
-        "--tokenized/--raw",
-        help="The words of text and queries stand between blanks; by default as in "
-        "config.cfg beside the weights",
-    ),
+    weights: Optional[str] = WEIGHTS,
+    pipeline: Optional[str] = PIPELINE,
+    lang: Optional[str] = LANG,
+    tokenized: Optional[bool] = TOKENIZED,
     html_path: Optional[Path] = Opt(
         None,
         "--html",
         help="Write a page with the contexts to this file",
         dir_okay=False,
     ),
-    as_json: bool = Opt(False, "--json", "-j", help="Print JSON"),
+    as_json: bool = JSON,
 ) -> None:
     """
-    Search a corpus for the contexts that are nearest to that of a word, by the
-    cosine of a layer of the biLM, beside the nearest words by a static table: table 4
-    of the paper. The table has the words of the corpus. The query's own sentence is
-    no neighbour, and of a sentence that is repeated, one counts.
+    Search a corpus for the contexts that are nearest to that of a word, by the cosine
+    of a layer of the biLM. The query's own sentence is no neighbor, and of a sentence
+    that is repeated, one counts.
     """
     with plain_errors():
         found = neighbors(
@@ -101,17 +83,23 @@ def neighbors_cli(
             limit=limit,
             weights=weights,
             pipeline=pipeline,
-            vectors=vectors,
             lang=lang,
             tokenized=tokenized,
         )
-        names = {"layer": layer, "static": _static_name(vectors)}
         if html_path is not None:
-            write_page(html_path, found, **names)
+            write_page(html_path, found)
     if as_json:
-        print_json(found, **names)
+        results = [
+            {
+                "query": _to_dict(query),
+                "layer": layer,
+                "contexts": [{"score": score, **_to_dict(c)} for score, c in contexts],
+            }
+            for query, contexts in found
+        ]
+        print(srsly.json_dumps(results, indent=2))
     else:
-        print_tables(found, **names)
+        print_tables(found)
 
 
 def neighbors(
@@ -124,7 +112,6 @@ def neighbors(
     limit: Optional[int] = None,
     weights: Optional[str] = None,
     pipeline: Optional[str] = None,
-    vectors: Optional[str] = None,
     lang: Optional[str] = None,
     tokenized: Optional[bool] = None,
 ) -> List["Neighbors"]:
@@ -138,20 +125,72 @@ def neighbors(
     from ..text import find_texts
 
     files = find_texts(corpus)
-    static = None if vectors is None else load_static(vectors)
-    nlp, elmo, tokenized = load_elmo(weights, pipeline, lang, tokenized)
+    nlp, elmo, tokenized = load_elmo(weights, pipeline, lang, tokenized, layer)
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
-    require_layer(elmo, layer)
     segmenter = elmo.model.attrs["segmenter"]
     batches = read_batches(nlp, files, segmenter, tokenized=tokenized, limit=limit)
-    return find_neighbors(
-        elmo, tokens, batches, layer=layer, n=n, same_word=same_word,
-        static_vectors=static,
-    )  # fmt: skip
+    return find_neighbors(elmo, tokens, batches, layer=layer, n=n, same_word=same_word)
 
 
-def _static_name(vectors: Optional[str]) -> str:
-    return "layer 0 of the biLM" if vectors is None else f"the vectors of {vectors}"
+def print_tables(found: List["Neighbors"]) -> None:
+    """Print a table for each query, the words one below the other."""
+    for query, contexts in found:
+        msg.divider(query.word)
+        rows = [
+            ("", query),
+            *((f"{score:.3f}", context) for score, context in contexts),
+        ]
+        width = max(len(context.word) for _, context in rows)
+        columns = shutil.get_terminal_size((100, 24)).columns
+        side = max(12, (columns - MARGIN - width) // 2)
+        msg.table(
+            [
+                (
+                    score,
+                    _shorten(context.text[: context.start].strip()[::-1], side)[::-1],
+                    context.word,
+                    _shorten(context.text[context.end :].strip(), side),
+                )
+                for score, context in rows
+            ],
+            header=("cosine", "", "", ""),
+            aligns=("r", "r", "c", "l"),
+            fg_colors=(None, None, "yellow", None),
+            max_col=max(side, width),
+            spacing=2,
+        )
+        if not contexts:
+            msg.warn("There is no such word in the corpus.")
+
+
+def write_page(path: Path, found: List["Neighbors"]) -> None:
+    """Write a page on which displaCy highlights the words, with their scores."""
+    from spacy import displacy
+    from spacy.util import escape_html
+
+    from ..storage import replacing
+
+    pages = []
+    for query, contexts in found:
+        text, ents = "", []
+        rows = [("query", QUERY_COLOR, query)]
+        rows += [(f"{score:.3f}", CONTEXT_COLOR, c) for score, c in contexts]
+        for label, color, context in rows:
+            place = {"start": len(text) + context.start, "end": len(text) + context.end}
+            ents.append({**place, "label": label, "params": {"bg": color}})
+            text += context.text + "\n"
+        pages.append({"text": text, "ents": ents, "title": escape_html(query.word)})
+    page = displacy.render(pages, style="ent", manual=True, page=True, jupyter=False)
+    with replacing(path.resolve()) as temporary:
+        temporary.write_text(page, encoding="utf8")
+
+
+def _shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _to_dict(context: "Context") -> Dict[str, Any]:
+    return {"word": context.word, **context._asdict()}
 
 
 def _find_word(nlp: "Language", query: str, tokenized: bool) -> "Token":

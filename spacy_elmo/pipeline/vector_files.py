@@ -3,6 +3,7 @@ that are written stay, and the next run does the others.
 """
 
 import json
+import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ Choose = Callable[[Floats], Floats]
 # Texts of a part.
 PART_TEXTS = 1000
 INDEX = "sentence_to_index"
-SETTINGS = "settings.json"
+RECIPE = "recipe.json"
 
 
 class Job(NamedTuple):
@@ -44,46 +45,45 @@ class Job(NamedTuple):
     folder: Path
 
 
-def open_folder(folder: Path, settings: Dict[str, Any]) -> None:
-    """Make the folder of the parts, or see whether one is there that goes on.
+def open_folder(folder: Path, recipe: Dict[str, Any]) -> None:
+    """Make the folder of the parts, or see whether one is there that goes on. No other
+    run may be writing there.
 
     folder (Path): The folder.
-    settings (Dict[str, Any]): What its parts must share.
+    recipe (Dict[str, Any]): What its parts must share.
     RAISES (CorpusError): If the parts there were made otherwise.
     """
-    path = folder / SETTINGS
+    path = folder / RECIPE
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(".*.hdf5.*"):  # of a run that was killed
+        leftover.unlink()
     if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
-            temporary.write_text(json.dumps(settings), encoding="utf8")
+            temporary.write_text(json.dumps(recipe), encoding="utf8")
         return
     found = json.loads(path.read_text(encoding="utf8"))
-    different = [k for k in settings if found.get(k) != settings[k]]
+    different = ", ".join(key for key in recipe if found.get(key) != recipe[key])
     if different:
-        what = ", ".join(different)
-        raise CorpusError(Errors.E110.format(folder=folder, what=what))
+        raise CorpusError(Errors.E110.format(path=folder, what=different))
 
 
-def embed_file(job: Job, texts: Iterable[Any], number: int, n_process: int = 1) -> int:
+def embed_file(job: Job, texts: Iterable[Any], number: int, n_process: int = 1) -> None:
     """Write the parts of a file that are not there yet.
 
-    job (Job): What is written.
     texts (Iterable[str or List[str] or Doc]): The texts of the file.
     number (int): Of the file: its parts are named by it.
     n_process (int): Processes that run the pipeline.
-    RETURNS (int): Texts that are new.
     """
-    new = 0
-    parts = _missing_parts(job.folder, number, texts)
+    parts = (
+        (path, start, part)
+        for start, part in _cut(texts)
+        if not (path := _part_path(job.folder, number, start)).is_file()
+    )
     for path, start, docs in _run_parts(job.nlp, parts, n_process):
-        write_part(path, start, docs, job.choose, job.dtype)
-        new += len(docs)
-    return new
+        write_part(job, path, start, docs)
 
 
-def write_part(
-    path: Path, start: int, docs: List[Doc], choose: Choose, dtype: str
-) -> None:
+def write_part(job: Job, path: Path, start: int, docs: List[Doc]) -> None:
     """Write the layers of texts as AllenNLP's `elmo` command does: a dataset each,
     named by the number of the text, and `sentence_to_index`, which has the number of
     each text by its words.
@@ -92,32 +92,26 @@ def write_part(
     with _writing(path) as h5:
         for number, doc in enumerate(docs, start):
             words = [token.text for token in doc]
-            h5[str(number)] = choose(doc._.elmo).astype(dtype)
+            h5[str(number)] = job.choose(doc._.elmo).astype(job.dtype)
             h5[str(number)].attrs["words"] = json.dumps(words, ensure_ascii=False)
             index[" ".join(words)] = str(number)
         _write_index(h5, index)
 
 
-def merge(folder: Path, output: Path) -> int:
-    """One file of all parts; the texts of all files are numbered through.
-
-    RETURNS (int): How many texts there are.
-    """
-    n = 0
+def merge(folder: Path, output: Path) -> None:
+    """Make one file of all parts; the texts of all files are numbered through."""
+    merged = folder / "merged"
     index: Dict[str, str] = {}
-    with _writing(output) as out:
+    with _writing(merged) as out:
         for path in sorted(folder.glob("*.hdf5")):
             with h5py.File(path, "r") as part:
-                numbers = sorted(int(name) for name in part if name != INDEX)
-                for number in numbers:
-                    name = str(n)
+                for number in sorted(int(name) for name in part if name != INDEX):
+                    name = str(len(out))
                     part.copy(str(number), out, name=name)
-                    words = json.loads(out[name].attrs["words"])
-                    index[" ".join(words)] = name
-                    n += 1
+                    index[" ".join(json.loads(out[name].attrs["words"]))] = name
         _write_index(out, index)
+    os.replace(merged, output)
     shutil.rmtree(folder)
-    return n
 
 
 def make_choice(layers: str, mix: Any = None) -> Choose:
@@ -149,24 +143,21 @@ def _write_index(h5: Any, index: Dict[str, str]) -> None:
     h5[INDEX] = np.array([json.dumps(index, ensure_ascii=False)], dtype=object)
 
 
-def _missing_parts(
-    folder: Path, number: int, texts: Iterable[Any]
-) -> Iterator[Tuple[Path, int, List[Any]]]:
-    """The parts without a file: its path, the number of its first text, its texts."""
+def _part_path(folder: Path, number: int, start: int) -> Path:
+    return folder / f"{number:05}-{start // PART_TEXTS:07}.hdf5"
+
+
+def _cut(texts: Iterable[Any]) -> Iterator[Tuple[int, List[Any]]]:
+    """Parts of a file: the number of the first text of each, and its texts."""
     part: List[Any] = []
     start = 0
-
-    def path() -> Path:
-        return folder / f"{number:05}-{start // PART_TEXTS:07}.hdf5"
-
     for text in texts:
         part.append(text)
         if len(part) == PART_TEXTS:
-            if not path().is_file():
-                yield path(), start, part
+            yield start, part
             part, start = [], start + PART_TEXTS
-    if part and not path().is_file():
-        yield path(), start, part
+    if part:
+        yield start, part
 
 
 def _run_parts(

@@ -3,8 +3,12 @@ from typing import List, Union
 
 from .. import registry
 from ..errors import Errors, MissingWeights, looked_for
-from .addresses import MODELS, find_published
-from .cache import cached_path
+from .published import MODELS, cached_path, find_published
+
+
+def en_elmo_sm() -> Path:
+    """The bundled English biLM. Its model card is README.md in that folder."""
+    return Path(__file__).parent / "en_elmo_sm"
 
 
 def resolve(name_or_path: Union[str, Path]) -> Path:
@@ -12,7 +16,7 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     downloaded.
 
     name_or_path (str or Path): A name in `spacy_elmo.registry.weights`, a path, or
-        the name of a published model that has been downloaded (see `addresses`).
+        the name of a published model that has been downloaded (see `published`).
     RETURNS (Path): A directory, .zip or .hdf5 file.
     RAISES (MissingWeights): If there is none.
     """
@@ -22,13 +26,13 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     if path.exists():
         return path
     name = str(name_or_path)
-    published = find_published(name)
-    if published is None:
+    model = find_published(name)
+    if model is None:
         names, others = ", ".join(registered_names()), ", ".join(MODELS)
         raise MissingWeights(
             Errors.E001.format(path=looked_for(name), names=names, published=others)
         )
-    cached = cached_path(name, published)
+    cached = cached_path(name, model)
     if not cached.exists():
         raise MissingWeights(Errors.E103.format(name=name))
     return cached

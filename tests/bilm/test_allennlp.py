@@ -18,7 +18,7 @@ from reference import random_weights, write_weights
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
-from spacy_elmo.weights.bundled import en_elmo_sm
+from spacy_elmo.weights import en_elmo_sm
 
 FOUND = importlib.util.find_spec("allennlp")
 # Packages without what their __init__.py imports

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.weights.bundled import en_elmo_sm
+from spacy_elmo.weights import en_elmo_sm
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("simple_elmo") is None,

@@ -52,7 +52,6 @@ def test_state_language_and_vocabulary_are_options(trained, texts, elmo, tmp_pat
         (["{model}", "{text}", "--vocab", "{text}"], "must begin with"),
         (["{model}", "{text}", "--vocab", "{short}"], "has 3 words"),
         (["{model}", "{text}", "--vocab", "none"], "Give --vocab the file"),
-        (["{model}", "{text}", "--state", "warm"], "'zero' or 'carried'"),
         (["{model}", "{text}", "--lang", "xyz", "--raw"], "nlp"),
     ],
 )

@@ -8,8 +8,6 @@ import pytest
 import spacy
 from spacy.tokens import DocBin
 
-from spacy_elmo.pipeline.nearest import Nearest
-
 QUERY = "He made a spectacular [play] on the ball."
 LINES = [
     "She wrote a short play for the small theatre.",
@@ -79,37 +77,6 @@ def test_the_same_word_in_its_contexts(find, corpus):
     assert len(contexts) == 4
 
 
-def test_the_nearest_words_are_by_layer_0(find, corpus, bilm_config):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("elmo", config={"model": bilm_config(), "vectors": 0})
-    play = nlp("play")[0]
-    words = {t.text: play.similarity(t) for doc in nlp.pipe(LINES) for t in doc}
-    del words["play"]
-    best = sorted(words, key=words.get, reverse=True)[:3]
-    found = find(corpus, QUERY, "-n", 3)
-    assert [near["word"] for near in found["words"]] == best
-    assert found["words"][0]["score"] == pytest.approx(words[best[0]], abs=1e-5)
-    assert found["static"] == "layer 0 of the biLM"
-
-
-def test_the_nearest_words_by_a_table_of_vectors(find, corpus, tmp_path):
-    nlp = spacy.blank("en")
-    nlp.vocab.vectors = spacy.vectors.Vectors(shape=(4, 2))
-    table = {"play": [1, 0], "dog": [1, 0.1], "garden": [1, 1], "unread": [1, 0]}
-    for word, vector in table.items():
-        nlp.vocab.set_vector(word, np.asarray(vector, dtype="f"))
-    nlp.to_disk(tmp_path / "with_vectors")
-    found = find(corpus, QUERY, "--vectors", tmp_path / "with_vectors")
-    words = [near["word"] for near in found["words"]]
-    # "Play" has no vector in this table, and "unread" is not in the corpus
-    assert words == ["dog", "garden"]
-    assert found["static"].endswith("with_vectors")
-    # A word that the table does not have has no neighbours in it
-    query = "He made a [spectacular] play."
-    found = find(corpus, query, "--vectors", tmp_path / "with_vectors")
-    assert found["words"] == [] and found["contexts"]
-
-
 def test_every_kind_of_corpus_gives_the_same(find, corpus, tmp_path):
     nlp = spacy.blank("en")
     lines = [line for line in LINES if line]
@@ -130,7 +97,6 @@ def test_every_kind_of_corpus_gives_the_same(find, corpus, tmp_path):
         assert [c["score"] for c in found["contexts"]] == pytest.approx(
             [c["score"] for c in wanted["contexts"]], abs=1e-5
         )
-        assert found["words"] == wanted["words"]
 
 
 def test_tokenized_lines_are_split_at_blanks_only(find, tmp_path):
@@ -142,26 +108,27 @@ def test_tokenized_lines_are_split_at_blanks_only(find, tmp_path):
     assert found["query"]["word"] == "Mr.Jones"
 
 
-def test_a_limit_of_tokens(find, corpus):
+def test_a_limit_of_tokens_ends_with_its_batch(find, corpus, monkeypatch):
+    monkeypatch.setattr("spacy_elmo.cli._inputs.BATCH_TOKENS", 10)
     found = find(corpus, QUERY, "--limit", 4, "-n", 9)
-    assert {c["word"] for c in found["contexts"]} == set(LINES[0].split()[:4])
+    assert {c["text"] for c in found["contexts"]} == {LINES[0]}
 
 
 def test_long_documents_are_read_in_pieces(find, corpus, tmp_path, monkeypatch):
     path = tmp_path / "long.jsonl"
     path.write_text(json.dumps({"text": " ".join(LINES)}))
     whole = find(path, QUERY)
-    monkeypatch.setattr("spacy_elmo.cli._docs.BATCH_TOKENS", 10)
-    monkeypatch.setattr("spacy_elmo.cli._docs.BATCH_CHARACTERS", 20)
+    monkeypatch.setattr("spacy_elmo.cli._inputs.BATCH_TOKENS", 10)
+    monkeypatch.setattr("spacy_elmo.cli._inputs.BATCH_CHARACTERS", 20)
     in_pieces = find(path, QUERY)
-    for key in ("words", "contexts"):
-        for found, wanted in zip(in_pieces[key], whole[key], strict=True):
-            assert found.pop("score") == pytest.approx(wanted.pop("score"), abs=1e-5)
-            assert found == wanted
+    pairs = zip(in_pieces["contexts"], whole["contexts"], strict=True)
+    for found, wanted in pairs:
+        assert found.pop("score") == pytest.approx(wanted.pop("score"), abs=1e-5)
+        assert found == wanted
 
 
 def test_words_of_the_corpus_do_not_stay_in_memory(tmp_path, bilm_config):
-    from spacy_elmo.cli._docs import read_batches
+    from spacy_elmo.cli._inputs import read_batches
 
     path = tmp_path / "corpus.txt"
     path.write_text("".join(f"word{i} number{i}\n\n" for i in range(4000)))
@@ -181,8 +148,7 @@ def test_several_queries_in_one_table_each(elmo, corpus, tiny_weights, monkeypat
     queries = (QUERY, "The [dog] barks.")
     result = elmo("neighbors", corpus, *queries, "-n", 2, "-w", tiny_weights)
     assert result.exit_code == 0, result.output
-    assert result.output.count("Nearest words by layer 0 of the biLM") == 2
-    assert result.output.count("Nearest contexts by the top layer of the biLM") == 2
+    assert result.output.count("cosine") == 2
     assert "He made a spectacular" in result.output and "on the ball." in result.output
     assert all(len(line.rstrip()) <= 100 for line in result.output.splitlines())
     nothing = elmo("neighbors", corpus, "A [cat]!", "--same-word", "-w", tiny_weights)
@@ -198,7 +164,7 @@ def test_a_page_with_the_contexts_highlighted(elmo, corpus, tiny_weights, tmp_pa
     page = path.read_text(encoding="utf8")
     assert page.startswith("<!DOCTYPE html>") and "&lt;" in page
     assert "<louder>" not in page and found["query"]["word"] == "louder"
-    n_marks = 1 + len(found["words"]) + len(found["contexts"])
+    n_marks = 1 + len(found["contexts"])
     assert page.count('<mark class="entity"') == n_marks
     for context in found["contexts"]:
         assert f"{context['score']:.3f}" in page
@@ -239,8 +205,6 @@ def test_a_pipeline_instead_of_weights(find, elmo, corpus, bilm_config, tmp_path
         (["A [play]", "--layer", "3"], "ELMO124.*no layer 3 .3 layers"),
         (["A [play]", "--layer", "best"], "ELMO124.*no layer 'best'"),
         (["A [play]", "--pipeline", "BLANK"], "ELMO126"),
-        (["A [play]", "--vectors", "BLANK"], "ELMO123.*has no word vectors"),
-        (["A [play]", "--vectors", "missing"], "E050"),
         (["A [play]", "--lang", "klingon"], "ELMO051.*klingon"),
     ],
 )
@@ -258,16 +222,3 @@ def test_a_missing_corpus_and_a_pipeline_without_elmo(elmo, corpus, tmp_path):
     assert result.exit_code == 1 and "[ELMO122]" in result.text
     result = elmo("neighbors", tmp_path / "missing.txt", "A [play]")
     assert result.exit_code == 1 and "[ELMO050]" in result.text
-
-
-def test_the_nearest_of_many():
-    nearest = Nearest(3)
-    rng = np.random.default_rng(0)
-    scores = rng.random(200).tolist()
-    for i, score in enumerate(scores):
-        nearest.add(score, i % 100, i)
-        nearest.add(score, i % 100, "not again")
-    assert [score for score, _ in nearest.sorted()] == sorted({*scores}, reverse=True)[
-        :3
-    ]
-    assert len(nearest._heap) == len(nearest._keys) == 3

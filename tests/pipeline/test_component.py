@@ -9,7 +9,7 @@ from spacy.training import Example
 from tasks import add_task, make_examples
 
 from spacy_elmo.layers.extensions import install_extensions
-from spacy_elmo.weights.bundled import en_elmo_sm
+from spacy_elmo.weights import en_elmo_sm
 
 TEXT = "Last year Eleanor wrote a short play for Chicago."
 

@@ -10,7 +10,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
+
+import numpy as np
+import spacy
+
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.text import find_texts, read_texts
+from spacy_elmo.weights import resolve
 
 HERE = Path(__file__).resolve().parent
 
@@ -33,13 +40,17 @@ def main() -> None:
         "nearest contexts by the top layer.", "",
         "| query | nearest words | nearest contexts |", "|---|---|---|",
     ]  # fmt: skip
+    found = json.loads(done.stdout)
+    words = nearest_words(
+        weights, text, int(limit), [f["query"]["word"] for f in found]
+    )
     results = [
         {
-            "query": around(found["query"], 4),
-            "words": [word["word"] for word in found["words"]],
-            "contexts": list(map(around, found["contexts"])),
+            "query": around(f["query"], 4),
+            "words": near,
+            "contexts": list(map(around, f["contexts"])),
         }
-        for found in json.loads(done.stdout)
+        for f, near in zip(found, words)
     ]
     for row in results:
         words, contexts = ", ".join(row["words"]), " · ".join(row["contexts"])
@@ -49,6 +60,29 @@ def main() -> None:
     (HERE / "results.json").write_text(text, encoding="utf8")
     (HERE / "results.md").write_text(table, encoding="utf8")
     print(table)
+
+
+def nearest_words(
+    weights: str, text: str, limit: int, queries: List[str], n: int = 4
+) -> List[List[str]]:
+    """The words of the text whose token vectors, which know no context, are nearest."""
+    tokens: List[str] = []
+    nlp = spacy.blank("en")
+    for file in find_texts(text):
+        for part in read_texts(file):
+            if len(tokens) < limit:
+                tokens += [token.text for token in nlp.make_doc(part)]
+    words = sorted({word for word in tokens if not word.isspace()} | set(queries))
+    bilm = BiLM.from_path(resolve(weights))
+    layers, _ = bilm.encode([[word] for word in words])
+    table = np.concatenate(layers)[:, 0]
+    table /= np.linalg.norm(table, axis=1, keepdims=True)
+    found = []
+    for query in queries:
+        scores = table @ table[words.index(query)]
+        near = [words[i] for i in np.argsort(-scores)[: n + 1]]
+        found.append([word for word in near if word != query][:n])
+    return found
 
 
 def around(context: Dict[str, Any], n: int = 1) -> str:

@@ -1,24 +1,22 @@
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 import srsly
 from spacy.cli._util import Arg, Opt
-from thinc.api import Model
 from wasabi import msg
 
 from ..errors import Errors
 from ._app import app, plain_errors
+from ._inputs import JSON, find_mixes
 
 if TYPE_CHECKING:
     from spacy.language import Language
-
-AnyModel = Model[Any, Any]
 
 
 @app.command("mix")
 def mix_cli(
     pipeline: str = Arg(..., help="Trained pipeline: name or path"),
-    as_json: bool = Opt(False, "--json", "-j", help="Print JSON"),
+    as_json: bool = JSON,
     plot_path: Optional[Path] = Opt(
         None,
         "--plot",
@@ -41,7 +39,7 @@ def mix_cli(
             try:
                 plot_mixes(mixes, plot_path)
             except ImportError as e:
-                msg.fail(Errors.E081.format(reason=e), exits=1)
+                msg.fail(Errors.E061.format(reason=e), exits=1)
     if as_json:
         print(srsly.json_dumps(mixes, indent=2))
     else:
@@ -59,11 +57,20 @@ def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
         "component", "upstream" (None where the component has a biLM of its own),
         "s", a list of L + 1 floats, and "gamma".
     """
-    return [
-        _describe(name, encoder, mix)
-        for name, component in nlp.components
-        for encoder, mix in _find_mixes(component)
-    ]
+    from ..layers.mix import get_mix
+
+    found = []
+    for name, encoder, mix in find_mixes(nlp):
+        s, gamma = get_mix(mix)
+        found.append(
+            {
+                "component": name,
+                "upstream": encoder.attrs.get("upstream"),
+                "s": [float(s_j) for s_j in s],
+                "gamma": float(gamma),
+            }
+        )
+    return found
 
 
 def print_mixes(mixes: List[Dict[str, Any]]) -> None:
@@ -105,28 +112,6 @@ def plot_mixes(mixes: List[Dict[str, Any]], path: Path) -> None:
             axes.text(i, j, f"{s_j:.2f}", ha="center", va="center", color=color)
     figure.colorbar(image)
     figure.savefig(path, bbox_inches="tight", dpi=150)
-
-
-def _find_mixes(component: Any) -> Iterator[Tuple[AnyModel, AnyModel]]:
-    """Each mix in the model of a component, behind the encoder that it reads."""
-    model = getattr(component, "model", None)
-    if isinstance(model, Model):
-        for node in model.walk():
-            for encoder, mix in zip(node.layers, node.layers[1:]):
-                if mix.name == "elmo-mix":
-                    yield encoder, mix
-
-
-def _describe(component: str, encoder: AnyModel, mix: AnyModel) -> Dict[str, Any]:
-    from ..layers.mix import get_mix
-
-    s, gamma = get_mix(mix)
-    return {
-        "component": component,
-        "upstream": encoder.attrs.get("upstream"),
-        "s": [float(s_j) for s_j in s],
-        "gamma": float(gamma),
-    }
 
 
 def _label(mix: Dict[str, Any]) -> str:

@@ -1,0 +1,205 @@
+"""Published models: their addresses, and the cache folder that they are downloaded to.
+
+Nobody publishes their digests. The SHA-256 of each file is kept when it comes, so that
+a later change is noticed.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Dict, List, NamedTuple, Optional
+
+import srsly
+
+from ..errors import DownloadError, Errors, WeightsError
+from ..storage import hold, sha256
+
+ALLENNLP = "https://allennlp.s3.amazonaws.com/models/elmo"
+NLPL = "http://vectors.nlpl.eu/repository/20"
+CACHE_VARIABLE = "SPACY_ELMO_CACHE"
+RECORD = "download.json"
+# Seconds without an answer until a server is given up.
+TIMEOUT = 30
+CHUNK_BYTES = 1 << 16
+# Five times the largest model known. A server that never stops must not fill the disk.
+MAX_BYTES = 4 << 30
+
+
+class Published(NamedTuple):
+    """A model that can be downloaded: options and weights, or one archive."""
+
+    about: str
+    urls: List[str]
+
+
+def _allennlp(about: str, folder: str, stem: str, suffix: str = "") -> Published:
+    base = f"{ALLENNLP}/{folder}/{stem}"
+    return Published(about, [f"{base}_options.json", f"{base}_weights{suffix}.hdf5"])
+
+
+_SMALL = "2x1024_128_2048cnn_1xhighway"
+_MEDIUM = "2x2048_256_2048cnn_1xhighway"
+_ORIGINAL = "2x4096_512_2048cnn_2xhighway"
+_PUBMED = "contributed/pubmed"
+
+MODELS: Dict[str, Published] = {
+    f"allennlp/{name}": _allennlp(*arguments)
+    for name, arguments in {
+        "small": ("English, 13.6M parameters", _SMALL, f"elmo_{_SMALL}"),
+        "medium": ("English, 28.0M parameters", _MEDIUM, f"elmo_{_MEDIUM}"),
+        "original": (
+            "English, 93.6M parameters: the paper's", _ORIGINAL, f"elmo_{_ORIGINAL}"
+        ),
+        "original-5.5B": (
+            "English, 93.6M parameters, 5.5 billion tokens",
+            f"{_ORIGINAL}_5.5B", f"elmo_{_ORIGINAL}_5.5B",
+        ),
+        "portuguese": ("Portuguese", "contributed/pt", "elmo_pt"),
+        "pubmed": ("English, PubMed", _PUBMED, f"elmo_{_ORIGINAL}", "_PubMed_only"),
+    }.items()
+}  # fmt: skip
+
+
+def find_published(name: str) -> Optional[Published]:
+    """The model of that name. Those of the NLPL repository are "nlpl/" and their
+    number in its catalogue (http://vectors.nlpl.eu/repository/20.json).
+    """
+    host, _, number = name.partition("/")
+    if host == "nlpl" and number.isascii() and number.isdigit():
+        return Published("NLPL", [f"{NLPL}/{int(number)}.zip"])
+    return MODELS.get(name)
+
+
+def cache_folder() -> Path:
+    """$SPACY_ELMO_CACHE, or `spacy_elmo` in the user's folder for caches."""
+    if os.environ.get(CACHE_VARIABLE):
+        return Path(os.environ[CACHE_VARIABLE])
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "spacy_elmo"
+
+
+def cached_path(name: str, model: Published) -> Path:
+    """Where a downloaded model is: its folder, or the archive in it."""
+    folder = cache_folder() / name
+    return folder / _file_name(model.urls[0]) if len(model.urls) == 1 else folder
+
+
+def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
+    """Download a published model into the cache folder, where `weights = name` finds
+    it. A model that is there is compared with the digests that were kept.
+
+    name (str): See `find_published`.
+    force (bool): Download it again though it is there.
+    silent (bool): No progress bar.
+    RETURNS (Path): Where it is: a folder or a .zip.
+    RAISES (DownloadError): If there is no such model, if it cannot be fetched or
+        written, or if what is there has changed since.
+    RAISES (WeightsError): If what came is no model.
+    """
+    model = find_published(name)
+    if model is None:
+        raise DownloadError(Errors.E100.format(name=name, names=", ".join(MODELS)))
+    target = cached_path(name, model)
+    folder = cache_folder() / name
+    try:
+        # Two processes that ask for the same model download it once.
+        with hold(folder.with_name(f".{folder.name}.lock"), busy=lambda: None):
+            if force or not target.exists():
+                _download(model, folder, silent)
+                return target
+    except WeightsError:
+        raise  # MissingWeights is an OSError too
+    except OSError as e:
+        raise DownloadError(Errors.E105.format(path=folder, reason=e)) from None
+    problem = find_change(folder)
+    if problem is not None:
+        raise DownloadError(Errors.E106.format(path=target, problem=problem, name=name))
+    return target
+
+
+def _download(model: Published, folder: Path, silent: bool) -> None:
+    from ..bilm import BiLM
+
+    with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+        making = Path(temporary) / folder.name
+        making.mkdir()
+        files = [making / _file_name(url) for url in model.urls]
+        for url, file in zip(model.urls, files):
+            _fetch(url, file, silent)
+        # What cannot be loaded is not kept.
+        BiLM.from_path(making if len(files) > 1 else files[0])
+        digests = {file.name: sha256(file) for file in files}
+        srsly.write_json(making / RECORD, {"sha256": digests})
+        if folder.exists():
+            shutil.rmtree(folder)
+        making.rename(folder)
+
+
+def _fetch(url: str, target: Path, silent: bool) -> None:
+    import requests
+    from tqdm import tqdm
+
+    try:
+        # Unpacked on the way, a file would have another length than announced.
+        headers = {"Accept-Encoding": "identity"}
+        with requests.get(
+            url, stream=True, timeout=TIMEOUT, headers=headers
+        ) as response:
+            if response.status_code != 200:
+                problem = f"HTTP {response.status_code}"
+                raise DownloadError(Errors.E101.format(url=url, problem=problem))
+            with (
+                target.open("wb") as out,
+                tqdm(
+                    total=response.raw.length_remaining, desc=target.name, unit="B",
+                    unit_scale=True, disable=silent,
+                ) as bar,
+            ):  # fmt: skip
+                for chunk in response.iter_content(CHUNK_BYTES):
+                    out.write(chunk)
+                    bar.update(len(chunk))
+                    if out.tell() > MAX_BYTES:
+                        problem = f"more than {MAX_BYTES:,} bytes"
+                        raise DownloadError(
+                            Errors.E101.format(url=url, problem=problem)
+                        )
+    except requests.exceptions.RequestException as e:
+        raise DownloadError(Errors.E101.format(url=url, problem=e)) from None
+
+
+def read_digests(model: Path) -> Dict[str, str]:
+    """The digests that were kept when a model was downloaded.
+
+    model (Path): Its folder, or a file in it.
+    RETURNS (Dict[str, str]): SHA-256 by file name; empty where none were kept.
+    RAISES (WeightsError): If the record is damaged.
+    """
+    path = (model if model.is_dir() else model.parent) / RECORD
+    if not path.is_file():
+        return {}
+    try:
+        return {str(k): str(v) for k, v in srsly.read_json(path)["sha256"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as e:
+        raise WeightsError(Errors.E006.format(path=path, reason=e)) from None
+
+
+def find_change(folder: Path) -> Optional[str]:
+    """Compare the files of a downloaded model with the digests that were kept.
+
+    RETURNS (Optional[str]): What is different, or None.
+    """
+    try:
+        digests = read_digests(folder)
+    except WeightsError as e:
+        return str(e)
+    for name, wanted in digests.items():
+        file = folder / name
+        found = sha256(file) if file.is_file() else "missing"
+        if found != wanted:
+            return f"the SHA-256 of {name} is {found}, not {wanted}"
+    return None
+
+
+def _file_name(url: str) -> str:
+    return url.rsplit("/", 1)[-1]
