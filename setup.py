@@ -56,7 +56,7 @@ setup(
             "spacy_elmo.segment_docs.v1 = spacy_elmo.layers.segmenters:segment_docs",
         ],
         "spacy_cli": ["elmo = spacy_elmo.cli:app"],
-        "spacy_elmo_weights": ["en_elmo_sm = spacy_elmo.weights:en_elmo_sm"],
+        "spacy_elmo_weights": ["en_elmo_sm = spacy_elmo.weights.bundled:en_elmo_sm"],
     },
     classifiers=[
         "Development Status :: 4 - Beta",

@@ -3,12 +3,10 @@ from typing import List, Union
 
 from .. import registry
 from ..errors import Errors, MissingWeights, looked_for
+from .bundled import en_elmo_sm
 from .published import MODELS, cached_path, find_published
 
-
-def en_elmo_sm() -> Path:
-    """The bundled English biLM. Its model card is README.md in that folder."""
-    return Path(__file__).parent / "en_elmo_sm"
+__all__ = ["en_elmo_sm", "registered_names", "resolve"]
 
 
 def resolve(name_or_path: Union[str, Path]) -> Path:
