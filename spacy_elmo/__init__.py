@@ -6,7 +6,7 @@ from . import registry
 from .about import __version__
 
 if TYPE_CHECKING:
-    from .layers.vectors import set_vector_hooks
+    from .pipeline.vector_hooks import set_vector_hooks
 
 __all__ = ["registry", "set_vector_hooks", "__version__"]
 
@@ -14,7 +14,7 @@ __all__ = ["registry", "set_vector_hooks", "__version__"]
 def __getattr__(name: str) -> Any:
     # On first use: the biLM on its own needs no spaCy.
     if name == "set_vector_hooks":
-        from .layers.vectors import set_vector_hooks
+        from .pipeline.vector_hooks import set_vector_hooks
 
         return set_vector_hooks
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -115,6 +115,10 @@ class Errors:
         "Doc once and in order (at token {i} of {n})."
     )
     E038 = "[ELMO038] {name} must be {wanted}, not {found}."
+    E039 = (
+        "[ELMO039] The mix of ELMo's layers is not initialized. Call "
+        "nlp.initialize() first, or load a pipeline that was trained."
+    )
     E040 = (
         "[ELMO040] The sentence cache {path} cannot be used ({reason}). Give another "
         "'sentence_cache_path', or remove the file."

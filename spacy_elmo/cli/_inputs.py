@@ -104,7 +104,7 @@ def load_elmo(
     """
     from spacy.util import load_model, load_model_from_config
 
-    from ..layers.vectors import check_layer
+    from ..pipeline.vector_hooks import check_layer
     from ..pipeline.component import ELMo
     from ..weights import resolve
 

@@ -1,6 +1,6 @@
 """What a config can name under @architectures."""
 
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, List, Optional, Union
 
 from spacy.tokens import Doc
 from spacy.util import registry
@@ -16,25 +16,31 @@ from thinc.api import (
 from thinc.types import Floats2d, Floats3d
 
 from ..bilm.model import MAX_BATCH_TOKENS
-from .doc_encoder import BiLMLayer, get_shim
+from ..errors import Errors
+from .doc_encoder import DocEncoder, get_shim
 from .listener import ELMoListener
 from .mix import ScalarMix
+from .segmenters import Segmenter, segment_sentences
+from .sentence_cache import SentenceCache
+from .shim import BiLMShim
+from .word_cache import WordCache
 
-Layers = Model[List[Doc], List[Floats3d]]
+Encoder = Model[List[Doc], List[Floats3d]]
+Mix = Model[List[Floats3d], List[Floats2d]]
 Tok2Vec = Model[List[Doc], List[Floats2d]]
 
 
 @registry.architectures("spacy_elmo.BiLM.v1")
 def build_bilm(
     weights: str = "en_elmo_sm",
-    segmenter: Optional[Callable[[Doc], Any]] = None,
+    segmenter: Optional[Segmenter] = None,
     max_batch_tokens: int = MAX_BATCH_TOKENS,
     cache_mb: float = 64.0,
     precision: str = "float32",
     sentence_cache_mb: float = 1024.0,
     sentence_cache_path: Optional[str] = None,
     device: Optional[str] = None,
-) -> Layers:
+) -> Encoder:
     """Build the biLM of an `elmo` component (Peters et al. 2018, section 3).
 
     weights (str): A name in `spacy_elmo.registry.weights`, or the path of a directory,
@@ -53,21 +59,28 @@ def build_bilm(
     device (str): Where the biLM runs, for instance "cuda:0". null: on the GPU if
         spaCy uses it (spacy.prefer_gpu), else on the CPU.
     RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.
+    RAISES (ValueError): If an argument cannot be.
     """
-    model = BiLMLayer(
-        weights, segmenter, max_batch_tokens, cache_mb, precision, sentence_cache_mb,
-        sentence_cache_path, device,
-    )  # fmt: skip
-    model.attrs["replace_listener_cfg"] = replace_listener_cfg
-    return model
+    _check_number("max_batch_tokens", max_batch_tokens, 1)
+    _check_number("cache_mb", cache_mb, 0)
+    _check_number("sentence_cache_mb", sentence_cache_mb, 0)
+    shim = BiLMShim(
+        str(weights),
+        precision=precision,
+        device=device,
+        max_batch_tokens=max_batch_tokens,
+        words=WordCache(int(cache_mb * 2**20)),
+        sentences=SentenceCache(int(sentence_cache_mb * 2**20), sentence_cache_path),
+    )
+    return DocEncoder(shim, segmenter or segment_sentences())
 
 
 @registry.architectures("spacy_elmo.ELMoListener.v1")
 def build_elmo_listener(
     upstream: str = "*",
-    dropout: float = 0.5,
+    dropout: float = 0.2,
     l2: float = 0.001,
-    layer_norm: bool = False,
+    layer_norm: bool = True,
     layers: Union[str, int] = "all",
     init: Optional[List[float]] = None,
     trainable_mix: bool = True,
@@ -91,10 +104,10 @@ def build_elmo_listener(
 
 @registry.architectures("spacy_elmo.ELMo.v1")
 def build_elmo(
-    bilm: Model[List[Doc], List[Floats3d]],
-    dropout: float = 0.5,
+    bilm: Encoder,
+    dropout: float = 0.2,
     l2: float = 0.001,
-    layer_norm: bool = False,
+    layer_norm: bool = True,
     layers: Union[str, int] = "all",
     init: Optional[List[float]] = None,
     trainable_mix: bool = True,
@@ -119,11 +132,7 @@ def build_elmo(
 
 
 @registry.architectures("spacy_elmo.EmbedWithELMo.v1")
-def build_embed_with_elmo(
-    width: int,
-    embed: Model[List[Doc], List[Floats2d]],
-    elmo: Model[List[Doc], List[Floats2d]],
-) -> Tok2Vec:
+def build_embed_with_elmo(width: int, embed: Tok2Vec, elmo: Tok2Vec) -> Tok2Vec:
     """Build the paper's enhanced input [x; ELMo] (Peters et al. 2018, section 3.3),
     reduced to a width by a Maxout with layer norm. Stands as `embed` in
     spacy.Tok2Vec.v2.
@@ -141,29 +150,7 @@ def build_embed_with_elmo(
     return model
 
 
-def replace_listener_cfg(
-    bilm_cfg: Dict[str, Any], tok2vec_cfg: Dict[str, Any]
-) -> Dict[str, Any]:
-    """The config of a listener that was replaced by a copy of what it listened to.
-    spaCy gives the config of the whole tok2vec, wherever in it the listener is.
-    """
-    listener_cfg = _find_listener_cfg(tok2vec_cfg) or {}
-    mix = {
-        k: v for k, v in listener_cfg.items() if k not in ("@architectures", "upstream")
-    }
-    return {"@architectures": "spacy_elmo.ELMo.v1", "bilm": bilm_cfg, **mix}
-
-
-def _find_listener_cfg(config: Any) -> Optional[Dict[str, Any]]:
-    if not isinstance(config, dict):
-        return None
-    if config.get("@architectures") == "spacy_elmo.ELMoListener.v1":
-        return config
-    found = (_find_listener_cfg(value) for value in config.values())
-    return next((cfg for cfg in found if cfg is not None), None)
-
-
-def _mixed(encoder: Layers, mix: Model[List[Floats3d], List[Floats2d]]) -> Tok2Vec:
+def _mixed(encoder: Encoder, mix: Mix) -> Tok2Vec:
     model: Tok2Vec = chain(encoder, mix)
     model.init = _init_mixed
     return model
@@ -181,3 +168,11 @@ def _init_mixed(
         mix.set_dim(dim, encoder.get_dim(dim), force=True)
     mix.initialize(X=encoder.predict(X) if X else None)
     model.set_dim("nO", mix.get_dim("nO"), force=True)
+
+
+def _check_number(name: str, found: object, least: int) -> None:
+    # spaCy checks a config, and hands "64" on as it is.
+    if not isinstance(found, (int, float)) or not least <= found < float("inf"):
+        wanted = f"a number of at least {least}"
+        error = Errors.E038.format(name=name, wanted=wanted, found=repr(found))
+        raise ValueError(error)

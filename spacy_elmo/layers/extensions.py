@@ -1,4 +1,4 @@
-"""doc._.elmo, span._.elmo and token._.elmo."""
+"""doc._.elmo, span._.elmo and token._.elmo, registered when this is imported."""
 
 from typing import Any, Optional
 
@@ -17,16 +17,6 @@ COMPONENT = "elmo_component"
 
 Floats2d = npt.NDArray[np.float32]
 Floats3d = npt.NDArray[np.float32]
-
-
-def install_extensions() -> None:
-    """Register the extensions, unless they are there."""
-    if not Doc.has_extension(NAME):
-        Doc.set_extension(NAME, getter=get_layers, setter=_set_array)
-    if not Span.has_extension(NAME):
-        Span.set_extension(NAME, getter=get_span_layers)
-    if not Token.has_extension(NAME):
-        Token.set_extension(NAME, getter=get_token_layers)
 
 
 def get_layers(doc: Doc) -> Optional[Floats3d]:
@@ -69,3 +59,11 @@ def get_token_layers(token: Token) -> Optional[Floats2d]:
     """The layers of a Token, shape (L + 1, width)."""
     layers = get_layers(token.doc)
     return None if layers is None else layers[token.i]
+
+
+if not Doc.has_extension(NAME):
+    Doc.set_extension(NAME, getter=get_layers, setter=_set_array)
+if not Span.has_extension(NAME):
+    Span.set_extension(NAME, getter=get_span_layers)
+if not Token.has_extension(NAME):
+    Token.set_extension(NAME, getter=get_token_layers)

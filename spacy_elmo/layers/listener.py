@@ -7,7 +7,7 @@ from thinc.types import Floats3d
 
 from ..errors import Errors, Warnings
 from .extensions import get_layers, is_set_by
-from .link import Flag, WeakLink
+from .link import WeakLink
 
 InT = List[Doc]
 OutT = List[Floats3d]
@@ -21,8 +21,9 @@ def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
     """Read the layers that an `elmo` component has put on the Docs.
 
     The biLM is frozen, so that there is nothing to send back: no batches to match
-    and no state between calls. Docs that the component has not seen (in `initialize`,
-    in `rehearse`, or when a component is updated alone) it is asked for.
+    and no state between calls. The component is asked for Docs that it has not seen:
+    in `initialize`, in `rehearse`, when a component is updated alone, and where one
+    makes Docs of its own, as the entity linker does.
 
     upstream (str): Name of the component, or "*" for any.
     RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.
@@ -32,12 +33,7 @@ def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
         forward,
         init=initialize,
         dims={"nO": None, "nL": None},
-        attrs={
-            SENTINEL: True,
-            "upstream": upstream,
-            "component": WeakLink(),
-            "warned": Flag(),
-        },
+        attrs={SENTINEL: True, "upstream": upstream, "component": WeakLink()},
     )
 
 
@@ -49,7 +45,9 @@ def is_listener_of(model: Model[Any, Any], name: str) -> bool:
 def forward(
     model: Model[InT, OutT], docs: InT, is_train: bool
 ) -> Tuple[OutT, Callable[[OutT], InT]]:
-    component = model.attrs["component"].get()
+    if not model.has_dim("nL"):
+        raise ValueError(Errors.E039)
+    component = _component_for(model, docs)
     missing = _missing(docs, component)
     if missing:
         if component is not None and component.is_enabled():
@@ -57,8 +55,15 @@ def forward(
         elif is_train:
             raise ValueError(Errors.E031.format(upstream=model.attrs["upstream"]))
         else:
-            _warn_once(model)
-    return [_to_ops(model, doc, _read(doc, component)) for doc in docs], backprop
+            warning = Warnings.W001.format(upstream=model.attrs["upstream"])
+            warnings.warn(warning, stacklevel=2)
+    ops, shape = model.ops, (model.get_dim("nL"), model.get_dim("nO"))
+    found = [_read(doc, component) for doc in docs]
+    Xs = [
+        ops.alloc3f(len(doc), *shape) if X is None else ops.asarray3f(X)
+        for doc, X in zip(docs, found)
+    ]
+    return Xs, backprop
 
 
 def backprop(dYs: OutT) -> InT:
@@ -71,7 +76,7 @@ def initialize(
 ) -> None:
     # Disabled or not: spaCy disables what is frozen or sourced while it initializes
     # the other components.
-    component = model.attrs["component"].get()
+    component = _component_for(model, X or [])
     if component is not None:
         component.model.initialize()
         set_dims(model, component.model)
@@ -87,6 +92,16 @@ def set_dims(listener: Model[Any, Any], bilm: Model[Any, Any]) -> None:
             listener.set_dim(dim, bilm.get_dim(dim), force=True)
 
 
+def _component_for(model: Model[InT, OutT], docs: InT) -> Optional[Any]:
+    """The `elmo` component of these Docs' pipeline. A sourced component has that of
+    the pipeline that it comes from, should that still be there: its vocab is another.
+    """
+    component = model.attrs["component"].get()
+    if any(component is not None and doc.vocab is not component.vocab for doc in docs):
+        return None
+    return component
+
+
 def _missing(docs: InT, component: Optional[Any]) -> InT:
     return [doc for doc in docs if len(doc) and _read(doc, component) is None]
 
@@ -94,20 +109,5 @@ def _missing(docs: InT, component: Optional[Any]) -> InT:
 def _read(doc: Doc, component: Optional[Any]) -> Optional[Any]:
     """The layers, unless another component of the pipeline has set them."""
     layers = get_layers(doc)
-    if component is not None and not is_set_by(doc, component.name):
-        layers = None
-    return layers
-
-
-def _to_ops(model: Model[Any, Any], doc: Doc, layers: Optional[Any]) -> Floats3d:
-    if layers is None or not len(doc):
-        return model.ops.alloc3f(len(doc), model.get_dim("nL"), model.get_dim("nO"))
-    return model.ops.asarray3f(layers)
-
-
-def _warn_once(model: Model[Any, Any]) -> None:
-    if not model.attrs["warned"].is_set:
-        model.attrs["warned"].is_set = True
-        warnings.warn(
-            Warnings.W001.format(upstream=model.attrs["upstream"]), stacklevel=2
-        )
+    is_ours = component is None or is_set_by(doc, component.name)
+    return layers if is_ours else None

@@ -10,18 +10,17 @@ InT = List[Floats3d]
 OutT = List[Floats2d]
 
 # Adam moves a parameter by about the learn rate a step, 0.001 in spaCy's configs. On
-# this scale a thousand steps move w by up to 10 and gamma by up to its own size.
+# this scale a thousand steps move w by up to 10.
 W_SCALE = 10.0
-GAMMA_SCALE = 1.0
 # Squares below this are those of a zero row.
 EPSILON = 1e-12
 
 
 def ScalarMix(
     *,
-    dropout: float = 0.5,
+    dropout: float = 0.2,
     l2: float = 0.001,
-    layer_norm: bool = False,
+    layer_norm: bool = True,
     layers: Union[str, int] = "all",
     init: Optional[Sequence[float]] = None,
     trainable_mix: bool = True,
@@ -30,15 +29,18 @@ def ScalarMix(
 
         ELMo_k = gamma * sum_j s_j h_kj        s = softmax(w), j = 0..L
 
-    gamma starts where the mixed vectors of the sample that `initialize` sees have a
-    root mean square of 1, and is held relative to that.
+    What the task learns of gamma is `gamma_shift`: gamma = gamma_0 (1 + gamma_shift).
+    Weight decay thus pulls gamma to gamma_0, with which the mixed vectors of the
+    sample that `initialize` sees have a root mean square of 1; and a thousand steps
+    of Adam move it by up to its own size.
 
-    dropout (float): Of the mixed vectors, in training.
-    l2 (float): Weight of the regulariser l2 * ||w||^2, which pulls towards a plain
-        average. Gamma is not regularised.
-    layer_norm (bool): Normalise each layer of each token to mean 0 and variance 1
-        first. The reference takes one mean over a whole batch, which makes a vector
-        depend on its neighbours in the batch; here it is per token.
+    dropout (float): Of the mixed vectors, in training (the paper: 0.5).
+    l2 (float): Weight of the regularizer l2 * ||w||^2, which pulls towards a plain
+        average. Gamma is not regularized.
+    layer_norm (bool): Normalize each layer of each token to mean 0 and variance 1
+        first (the paper: false). The reference takes one mean over a whole batch,
+        which makes a vector depend on its neighbors in the batch; here it is per
+        token.
     layers (Union[str, int]): "all" to mix, "top" or the number of a layer (0 is the
         token layer) to take just that one.
     init (Sequence[float]): The weights s to begin with, after the softmax.
@@ -66,7 +68,7 @@ def ScalarMix(
         forward,
         init=initialize,
         dims={"nO": None, "nL": None},
-        params={"w": None, "delta": None},
+        params={"w": None, "gamma_shift": None},
         attrs={
             # Not "dropout_rate": spaCy overwrites that at each update.
             "mix_dropout": float(dropout),
@@ -82,31 +84,30 @@ def ScalarMix(
     )
 
 
-def get_mix(model: Model[Any, Any]) -> Tuple[Floats1d, float]:
+def get_mix(model: Model[InT, OutT]) -> Tuple[Floats1d, float]:
     """What a mix has learned.
 
     RETURNS (Tuple[Floats1d, float]): s, shape (L + 1,), and gamma.
     """
-    n_layers = model.get_dim("nL")
+    if model.has_param("w") is None:
+        raise ValueError(Errors.E039)
     if model.attrs["layers"] == "all":
         w = W_SCALE * model.get_param("w")
         exp = model.ops.xp.exp(w - w.max())
         s = exp / exp.sum()
     else:
-        s = model.ops.alloc1f(n_layers)
+        s = model.ops.alloc1f(model.get_dim("nL"))
         s[_single_layer(model)] = 1.0
-    gamma = model.attrs["gamma_0"] * (
-        1 + GAMMA_SCALE * float(model.get_param("delta")[0])
-    )
-    return s, gamma
+    gamma_shift = float(model.get_param("gamma_shift")[0])
+    return s, model.attrs["gamma_0"] * (1 + gamma_shift)
 
 
 def forward(
     model: Model[InT, OutT], Xs: InT, is_train: bool
 ) -> Tuple[OutT, Callable[[OutT], InT]]:
     ops, xp = model.ops, model.ops.xp
-    _check_shapes(model, Xs)
     s, gamma = get_mix(model)
+    _check_shapes(model, Xs)
     inverses: List[Any] = []
     if model.attrs["layer_norm"]:
         normed = [_layer_norm(xp, X) for X in Xs]
@@ -135,7 +136,7 @@ def forward(
 
 
 def _backprop_mix(
-    model: Model[Any, Any], s: Floats1d, gamma: float, Xs: InT, mixed: OutT, dYs: OutT
+    model: Model[InT, OutT], s: Floats1d, gamma: float, Xs: InT, mixed: OutT, dYs: OutT
 ) -> None:
     xp = model.ops.xp
     d_gamma = model.ops.alloc1f(1)
@@ -143,7 +144,7 @@ def _backprop_mix(
     for X, Y, dY in zip(Xs, mixed, dYs):
         d_gamma += xp.vdot(dY, Y)
         d_s += gamma * xp.einsum("nd,nld->l", dY, X)
-    model.inc_grad("delta", d_gamma * (model.attrs["gamma_0"] * GAMMA_SCALE))
+    model.inc_grad("gamma_shift", model.attrs["gamma_0"] * d_gamma)
     if model.attrs["layers"] == "all":
         w = W_SCALE * model.get_param("w")
         d_w = s * (d_s - xp.vdot(s, d_s)) + 2 * model.attrs["l2"] * w
@@ -170,20 +171,19 @@ def initialize(
         # Softmax takes any shift; this one is the nearest to 0, where l2 pulls.
         w[:] = ops.asarray1f((log_s - log_s.mean()) / W_SCALE)
     model.set_param("w", w)
-    model.set_param("delta", ops.alloc1f(1))
+    model.set_param("gamma_shift", ops.alloc1f(1))
     model.attrs["gamma_0"] = 1.0
-    s, _ = get_mix(model)
-    if X:
-        if model.attrs["layer_norm"]:
-            X = [_layer_norm(xp, x)[0] for x in X]
-        squares = sum(float(xp.square(xp.matmul(s, x)).sum()) for x in X)
-        # Zero rows are white space: they say nothing about the scale.
-        n = sum(int((xp.abs(x).sum(axis=(1, 2)) > 0).sum()) for x in X)
-        if squares > EPSILON:
-            model.attrs["gamma_0"] = float((squares / (n * X[0].shape[2])) ** -0.5)
+    Ys = model.predict(X or [])
+    squares = sum(float(xp.square(Y).sum()) for Y in Ys)
+    # Zero rows are white space: they say nothing about the scale.
+    n_tokens = sum(int(xp.any(x, axis=(1, 2)).sum()) for x in X or [])
+    if squares > EPSILON:
+        model.attrs["gamma_0"] = float(
+            (squares / n_tokens / model.get_dim("nO")) ** -0.5
+        )
 
 
-def _single_layer(model: Model[Any, Any]) -> int:
+def _single_layer(model: Model[InT, OutT]) -> int:
     layers, n_layers = model.attrs["layers"], model.get_dim("nL")
     layer = n_layers - 1 if layers == "top" else layers
     if layer >= n_layers:
@@ -192,7 +192,7 @@ def _single_layer(model: Model[Any, Any]) -> int:
     return int(layer)
 
 
-def _check_shapes(model: Model[Any, Any], Xs: InT) -> None:
+def _check_shapes(model: Model[InT, OutT], Xs: InT) -> None:
     wanted = (model.get_dim("nL"), model.get_dim("nO"))
     for X in Xs:
         if X.shape[1:] != wanted:

@@ -6,14 +6,18 @@ import os
 import warnings
 from pathlib import Path
 from threading import RLock
-from typing import Any, Dict, Iterator, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
+import numpy as np
+import numpy.typing as npt
 import srsly
 import torch
 from thinc.api import get_current_ops, torch2xp, xp2torch
 from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
+from ..bilm.batches import make_batches
+from ..bilm.characters import BOS, EOS
 from ..bilm.files import ModelFiles
 from ..bilm.official_format import read_files, write_bilm, write_hdf5
 from ..errors import Errors, Warnings
@@ -22,42 +26,53 @@ from .forks import guard
 from .sentence_cache import SentenceCache
 from .word_cache import WordCache
 
+Floats3d = npt.NDArray[np.float32]
+Sentences = Sequence[List[str]]
+Backprop = Callable[[List[Floats3d]], None]
+Stamp = Tuple[int, int, int]
+
 PRECISIONS = ("float32", "bfloat16")
 # What multiplies bfloat16 fast.
 FAST_BFLOAT16 = {"cpu": "AVX512-BF16 or AMX", "cuda": "compute capability 8.0"}
+# The files of a component's folder.
+OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 
 
 class BiLMShim(Shim):
-    """Holds the biLM for Thinc. Nothing is opened before the first use. Frozen, it
-    is never changed, and so it is shared by copies.
+    """Holds the biLM and its caches for Thinc. Nothing is opened before the first use.
+    Frozen, the biLM never changes, and copies share it. Safe under threads.
 
     source (str): Name or path of the weights.
     precision (str): "float32" or "bfloat16".
-    cache_bytes (int): Size of the cache of token vectors.
-    sentences (SentenceCache): The layers of sentences, in training.
     device (str): Where the biLM runs; None for where Thinc does.
+    max_batch_tokens (int): Tokens that run through the LSTMs at a time.
+    words (WordCache): Token vectors of words seen before.
+    sentences (SentenceCache): The layers of sentences, in training.
     """
 
     def __init__(
         self,
         source: str,
+        *,
         precision: str,
-        cache_bytes: int,
+        device: Optional[str],
+        max_batch_tokens: int,
+        words: WordCache,
         sentences: SentenceCache,
-        device: Optional[str] = None,
     ):
         if precision not in PRECISIONS:
             raise ValueError(Errors.E021.format(precision=precision))
         super().__init__(None)
         self.source = source
         self.precision = precision
-        self.trainable = False
-        self.cache = WordCache(cache_bytes)
-        self.sentences = sentences
         self.device = device
+        self.max_batch_tokens = max_batch_tokens
+        self.words = words
+        self.sentences = sentences
+        self.trainable = False
+        # The file that holds these very weights, if there is one.
+        self._file: Optional[Tuple[Path, Stamp]] = None
         self._lock = RLock()
-        # The file that holds these very weights, if there is one: (path, stamp).
-        self._file: Optional[Tuple[Path, Tuple[int, ...]]] = None
         guard(self)
 
     @property
@@ -69,21 +84,56 @@ class BiLMShim(Shim):
             bilm: BiLM = self._model
             return bilm
 
-    @property
-    def is_loaded(self) -> bool:
-        return self._model is not None
-
     def make_trainable(self) -> None:
         self.trainable = True
         self.precision = "float32"
         # A word's vector changes with each update.
-        self.cache = WordCache(0)
+        self.words = WordCache(0)
         self.sentences = SentenceCache(0)
 
     def open_sentences(self) -> None:
         """From now on, in training, keep the layers of sentences."""
-        if not self.trainable and not self.sentences.is_open:
-            self.sentences.open(self.bilm, self.precision)
+        with self._lock:
+            if not self.trainable:
+                self.sentences.open(self.bilm, self.precision)
+
+    def encode(self, sentences: Sentences) -> List[Floats3d]:
+        """The layers of each sentence, (n_words, L + 1, width)."""
+        with self._lock:
+            found = self.sentences.get(sentences)
+        new = [i for i, layers in enumerate(found) if layers is None]
+        words, ids = _number([sentences[i] for i in new])
+        with self._lock:
+            table = self.words.lookup(self.bilm, words)
+        encoded = self.bilm.encode_ids(
+            table, ids, max_batch_tokens=self.max_batch_tokens
+        )
+        with self._lock:
+            self.sentences.put([sentences[i] for i in new], encoded)
+        computed = iter(encoded)
+        return [next(computed) if layers is None else layers for layers in found]
+
+    def _begin_update(self, sentences: Sentences) -> Tuple[List[Floats3d], Backprop]:
+        """As `encode`, keeping what it takes to train the biLM."""
+        words, ids = _number(sentences)
+        batches = list(make_batches(ids, self.max_batch_tokens, share=False))
+        with torch.enable_grad():
+            table = self.bilm.encode_words(words)
+            ys = [self.bilm(table, batch)[0] for batch in batches]
+        layers = {}
+        for batch, y in zip(batches, ys):
+            flat = y.detach().cpu().numpy()
+            for row, (start, end) in zip(batch.rows, batch.spans):
+                layers[row] = flat[start:end]
+
+        def backprop(d_layers: List[Floats3d]) -> None:
+            gradients = [
+                torch.from_numpy(np.concatenate([d_layers[row] for row in batch.rows]))
+                for batch in batches
+            ]
+            torch.autograd.backward(ys, [dy.to(table.device) for dy in gradients])
+
+        return [layers[row] for row in range(len(sentences))], backprop
 
     def finish_update(self, optimizer: Any) -> None:
         if not self.trainable:
@@ -99,34 +149,19 @@ class BiLMShim(Shim):
 
     @contextlib.contextmanager
     def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
-        mine = {
-            name: params[(self.id, name)]
-            for name, _ in (self._model.named_parameters() if self.trainable else ())
-            if (self.id, name) in params
-        }
         # No `torch.no_grad()` around the `yield`: spaCy leaves the contexts of its
         # components in the order in which it entered them, and then the last one
         # to leave would restore the "off" of the first.
-        backup = {}
-        for name, param in self._model.named_parameters() if mine else ():
-            if name in mine:
-                backup[name] = param.data
-                param.data = xp2torch(mine[name], device=param.device)
+        backup = []
+        for name, param in self._model.named_parameters() if self.trainable else ():
+            if (self.id, name) in params:
+                backup.append((param, param.data))
+                param.data = xp2torch(params[(self.id, name)], device=param.device)
         try:
             yield
         finally:
-            for name, data in backup.items():
-                self._model.get_parameter(name).data = data
-
-    def copy(self) -> "BiLMShim":
-        sentences = SentenceCache(self.sentences.max_bytes, self.sentences.folder)
-        copied = BiLMShim(
-            self.source, self.precision, self.cache.max_bytes, sentences, self.device,
-        )  # fmt: skip
-        copied.trainable = self.trainable
-        copied._file = self._file
-        copied._model = copy.deepcopy(self._model) if self.trainable else self._model
-        return copied
+            for param, data in backup:
+                param.data = data
 
     def to_device(self, device_type: str, device_id: int) -> None:
         # The biLM stays where it is; vectors move with the ops of the layers.
@@ -141,10 +176,10 @@ class BiLMShim(Shim):
 
     def from_bytes(self, data: bytes) -> "BiLMShim":
         message = srsly.msgpack_loads(data)
-        files = ModelFiles(
-            "options", message["options"], "weights", io.BytesIO(message["weights"])
+        weights = io.BytesIO(message["weights"])
+        self._set(
+            read_files(ModelFiles("options", message["options"], "weights", weights))
         )
-        self._set(read_files(files))
         return self
 
     def to_directory(self, directory: Path) -> None:
@@ -152,17 +187,17 @@ class BiLMShim(Shim):
         of an earlier checkpoint are linked, where the file system can.
         """
         bilm = self.bilm
-        target = directory / "weights.hdf5"
+        target = directory / WEIGHTS
         if not self._link(target):
             write_bilm(bilm, directory, dtype=self._exact_dtype())
             if not self.trainable:
                 self._file = (target.absolute(), _stamp(target))
         options = json.dumps(bilm.options.to_dict(), indent=2) + "\n"
-        (directory / "options.json").write_text(options, encoding="utf8")
+        (directory / OPTIONS).write_text(options, encoding="utf8")
 
     def from_directory(self, directory: Path) -> "BiLMShim":
-        self._set(BiLM.from_path(directory))
-        weights = next(directory.glob("*.hdf5")).absolute()
+        weights = (directory / WEIGHTS).absolute()
+        self._set(BiLM.from_path(weights))
         self._file = (weights, _stamp(weights))
         return self
 
@@ -179,7 +214,7 @@ class BiLMShim(Shim):
             bilm.to(device)
             self._model = bilm.requires_grad_(self.trainable)
             self._file = None
-            self.cache.clear()
+            self.words.clear()
             self.sentences.clear()
 
     def _exact_dtype(self) -> str:
@@ -203,10 +238,17 @@ class BiLMShim(Shim):
             return False
         return True
 
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "BiLMShim":
+        # What Shim.copy calls. A trainable copy is a model of its own to the optimizer.
+        if not self.trainable:
+            memo[id(self._model)] = self._model
+        copied = BiLMShim.__new__(BiLMShim)
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied.id = Shim(None).id
+        return copied
+
     def __getstate__(self) -> Dict[str, Any]:
-        state = dict(self.__dict__)
-        del state["_lock"]
-        return state
+        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -214,8 +256,11 @@ class BiLMShim(Shim):
         guard(self)
 
     def after_fork(self) -> None:
+        """In a forked process: a thread of the parent may have held the lock, and have
+        been at work on the caches.
+        """
         self._lock = RLock()
-        self.cache.after_fork()
+        self.words.clear()
         self.sentences.after_fork()
 
 
@@ -242,13 +287,22 @@ def choose_device(name: Optional[str]) -> torch.device:
         return torch.device("cuda" if on_gpu else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, NotImplementedError) as e:
         reason = str(e).split("\n")[0]
         raise ValueError(Errors.E041.format(device=name, reason=reason)) from None
     return device
 
 
-def _stamp(path: Union[str, Path]) -> Tuple[int, ...]:
+def _number(sentences: Sentences) -> Tuple[List[str], List[List[int]]]:
+    """The distinct words of sentences behind <S> and </S>, and each sentence as rows
+    of a table of them.
+    """
+    index = {BOS: 0, EOS: 1}
+    ids = [[index.setdefault(w, len(index)) for w in words] for words in sentences]
+    return list(index), ids
+
+
+def _stamp(path: Path) -> Stamp:
     stat = os.stat(path)
     return (stat.st_ino, stat.st_size, stat.st_mtime_ns)

@@ -1,5 +1,6 @@
+import logging
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Union
 
 from spacy import util
 from spacy.language import Language
@@ -11,10 +12,11 @@ from thinc.api import Model, Optimizer
 from thinc.types import Floats3d
 
 from ..layers.doc_encoder import get_shim
-from ..layers.extensions import install_extensions, set_layers
+from ..layers.extensions import set_layers
 from ..layers.link import WeakLink
 from ..layers.listener import is_listener_of, set_dims
-from ..layers.vectors import Layer, check_layer, set_vector_hooks
+from .replacement import ListenerReplacement
+from .vector_hooks import Layer, check_layer, set_vector_hooks
 
 
 class ELMo(TrainablePipe):
@@ -25,7 +27,7 @@ class ELMo(TrainablePipe):
     listeners in other components read them. There is no gradient to send back, so
     there are no batches to match, unlike in spaCy's Tok2Vec.
 
-    vocab (Vocab): The shared vocabulary.
+    vocab (Vocab): That of the pipeline in which it runs.
     model (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
     name (str): Name of the component: what listeners call their upstream.
     nlp (Language): The pipeline that this was made for.
@@ -52,7 +54,10 @@ class ELMo(TrainablePipe):
         self.cfg: Dict[str, Any] = {}
         # Weak: the pipeline owns its components, not the other way around.
         self._nlp = WeakLink(nlp)
-        install_extensions()
+        RetrainingFilter.names.add(name)
+        replacement = ListenerReplacement()
+        self.model.attrs["replace_listener_cfg"] = replacement.make_config
+        self.model.attrs["replace_listener"] = replacement.finish
 
     @property
     def is_trainable(self) -> bool:
@@ -114,10 +119,12 @@ class ELMo(TrainablePipe):
         return self.model.predict(list(docs))
 
     def set_annotations(self, docs: Sequence[Doc], layers: Sequence[Floats3d]) -> None:
-        """Set doc._.elmo, in the memory of the host, and the hooks that read vectors
-        from it, if there shall be some.
+        """Set doc._.elmo, in the memory of the host, and if `vectors` is set, the hooks
+        that read vectors from it.
         """
         for doc, X in zip(docs, layers):
+            # A sourced component comes with the vocab of another pipeline.
+            self.vocab = doc.vocab
             set_layers(doc, self.model.ops.to_numpy(X), self.name)
             if self.vectors is not None:
                 set_vector_hooks(doc, self.vectors)
@@ -163,6 +170,7 @@ class ELMo(TrainablePipe):
         validate_get_examples(get_examples, "ELMo.initialize")
         if nlp is not None:
             self._nlp.connect(nlp)
+            self.vocab = nlp.vocab
         self.model.initialize()
         if self.vectors is not None:
             check_layer(self.vectors, self.model.get_dim("nL"))
@@ -198,3 +206,22 @@ class ELMo(TrainablePipe):
             get_shim(self.model).from_directory(util.ensure_path(path))
             self.model.initialize()
         return self
+
+
+class RetrainingFilter(logging.Filter):
+    """Drops spaCy's warnings that the listeners of a component are frozen and it is
+    not (W087), or the other way around (W086): an ELMo component is never trained.
+    """
+
+    names: Set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        return not any(
+            f"[W087] Component '{name}'" in message
+            or ("[W086]" in message and f"the component '{name}'" in message)
+            for name in self.names
+        )
+
+
+util.logger.addFilter(RetrainingFilter())

@@ -6,33 +6,23 @@ from typing import TYPE_CHECKING, List, Optional, Union
 
 from spacy.language import Language
 from spacy.tokens import Doc
-from thinc.api import Config, Model
+from thinc.api import Model
 from thinc.types import Floats3d
+
+# For its extensions: a DocBin with vectors can be read before there is a component.
+from ..layers import extensions as extensions
 
 if TYPE_CHECKING:
     from .component import ELMo
-
-DEFAULT_CONFIG = """
-[elmo]
-vectors = null
-
-[elmo.model]
-@architectures = "spacy_elmo.BiLM.v1"
-weights = "en_elmo_sm"
-max_batch_tokens = 8192
-cache_mb = 64.0
-precision = "float32"
-
-[elmo.model.segmenter]
-@misc = "spacy_elmo.segment_sentences.v1"
-max_length = 256
-"""
 
 
 @Language.factory(
     "elmo",
     assigns=["doc._.elmo"],
-    default_config=Config().from_str(DEFAULT_CONFIG)["elmo"],
+    default_config={
+        "model": {"@architectures": "spacy_elmo.BiLM.v1"},
+        "vectors": None,
+    },
 )
 def make_elmo(
     nlp: Language,

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from spacy.tokens import Doc, Span, Token
 
-from ..layers.vectors import Layer, select_layer
 from .component import ELMo
+from .vector_hooks import Layer, select_layer
 
 Floats = npt.NDArray[np.float32]
 

@@ -17,8 +17,8 @@ from spacy.tokens import Doc
 
 from ..bilm.hdf5 import create_hdf5
 from ..errors import CorpusError, Errors
-from ..layers.vectors import Layer, select_layer
 from ..storage import replacing
+from .vector_hooks import Layer, select_layer
 
 Floats = npt.NDArray[np.float32]
 # From the layers of a text, (n_tokens, L + 1, width), to what is written.

@@ -6,8 +6,6 @@ from reference import random_weights, write_weights
 from spacy.util import registry
 from thinc.api import Adam, get_current_ops
 
-from spacy_elmo.layers.architectures import replace_listener_cfg
-from spacy_elmo.layers.doc_encoder import get_shim
 from spacy_elmo.weights import registered_names
 
 NLP = spacy.blank("en")
@@ -90,6 +88,10 @@ def test_the_factory_and_the_bundled_weights_are_registered():
         ({"precision": "half"}, ValueError, "ELMO021.*half"),
         ({"max_batch_tokens": "many"}, ConfigValidationError, "max_batch_tokens"),
         ({"width": 3}, ConfigValidationError, "width"),
+        # spaCy hands a number in quotes on as it is
+        ({"cache_mb": "64"}, ValueError, "ELMO038.*cache_mb.*'64'"),
+        ({"cache_mb": -1}, ValueError, "ELMO038.*cache_mb.*at least 0"),
+        ({"sentence_cache_mb": float("nan")}, ValueError, "ELMO038.*sentence_cache"),
     ],
 )
 def test_wrong_arguments_of_the_biLM_are_errors(bilm_config, arguments, error, message):
@@ -263,22 +265,6 @@ def test_a_trainable_biLM_takes_an_all_empty_batch(smooth_bilm):
     assert [Y.shape for Y in Ys] == [(0, 8), (1, 8)]
     backprop(Ys)
     model.finish_update(Adam(0.1))
-
-
-@pytest.mark.parametrize("nested", [False, True])
-def test_the_config_of_a_replaced_listener_keeps_the_mix(bilm_config, nested):
-    listener = listener_config(upstream="elmo", dropout=0.25, layers="top")
-    tok2vec = listener
-    if nested:
-        encode = {"@architectures": "spacy.MaxoutWindowEncoder.v2", "width": 6}
-        name = "spacy.Tok2Vec.v2"
-        tok2vec = {"@architectures": name, "embed": embed_config(listener)}
-        tok2vec["encode"] = encode
-    wanted = elmo_config(bilm_config(), dropout=0.25, layers="top")
-    found = replace_listener_cfg(bilm_config(), tok2vec)
-    assert found == wanted
-    assert listener["upstream"] == "elmo"  # what was given is left as it is
-    assert get_shim(build(found).layers[0]).source == bilm_config()["weights"]
 
 
 def test_vectors_are_arrays_of_the_ops(bilm_config):

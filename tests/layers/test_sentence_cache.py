@@ -1,5 +1,7 @@
 import pickle
 import sqlite3
+import warnings
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,7 +11,10 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from spacy_elmo.layers.doc_encoder import BiLMLayer, get_shim
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.layers import sentence_cache
+from spacy_elmo.layers.architectures import build_bilm
+from spacy_elmo.layers.doc_encoder import get_shim
 from spacy_elmo.layers.sentence_cache import SentenceCache
 
 TEXTS = ["The play ran . It closed .", "Play it", "The play ran .", "a"]
@@ -22,17 +27,15 @@ def docs():
 
 
 @pytest.fixture
-def lstm_tokens(monkeypatch):
-    """Counts the tokens that run through the LSTMs."""
-    from spacy_elmo.bilm import BiLM
+def n_sentences(monkeypatch):
+    """How many sentences the biLM is given, call after call."""
+    counted, encode_ids = [], BiLM.encode_ids
 
-    counted, forward = [], BiLM.forward
+    def count(self, table, sentences, **kwargs):
+        counted.append(len(sentences))
+        return encode_ids(self, table, sentences, **kwargs)
 
-    def count(self, x, *args, **kwargs):
-        counted.append(len(x))
-        return forward(self, x, *args, **kwargs)
-
-    monkeypatch.setattr(BiLM, "forward", count)
+    monkeypatch.setattr(BiLM, "encode_ids", count)
     return counted
 
 
@@ -40,31 +43,31 @@ def run(layer, docs, is_train=True):
     return layer(docs, is_train=is_train)[0]
 
 
-def test_in_training_a_sentence_is_read_once(calm_weights, docs, lstm_tokens):
-    layer = BiLMLayer(calm_weights)
+def test_in_training_a_sentence_is_read_once(calm_weights, docs, n_sentences):
+    layer = build_bilm(calm_weights)
     first = run(layer, docs)
-    n = sum(lstm_tokens)
+    n = sum(n_sentences)
     again = run(layer, docs[::-1])[::-1]
-    assert sum(lstm_tokens) == n > 0
+    assert sum(n_sentences) == n > 0
     for mine, theirs in zip(again, first):
         np.testing.assert_array_equal(mine, theirs)
     # Prediction hits it too: that is how `spacy train` evaluates.
     np.testing.assert_array_equal(run(layer, docs, is_train=False)[0], first[0])
-    assert sum(lstm_tokens) == n
+    assert sum(n_sentences) == n
 
 
-def test_prediction_alone_keeps_nothing(calm_weights, docs, lstm_tokens):
-    layer = BiLMLayer(calm_weights)
+def test_prediction_alone_keeps_nothing(calm_weights, docs, n_sentences):
+    layer = build_bilm(calm_weights)
     for _ in range(2):
         run(layer, docs, is_train=False)
     assert get_shim(layer).sentences.n_bytes == 0
-    assert lstm_tokens[0] == lstm_tokens[1]
+    assert n_sentences[0] == n_sentences[1]
 
 
 def test_the_vectors_are_those_without_a_cache(calm_weights, docs):
     cached, plain = (
-        BiLMLayer(calm_weights),
-        BiLMLayer(calm_weights, sentence_cache_mb=0),
+        build_bilm(calm_weights),
+        build_bilm(calm_weights, sentence_cache_mb=0),
     )
     run(cached, docs[:2])
     for mine, theirs in zip(run(cached, docs), run(plain, docs)):
@@ -74,53 +77,55 @@ def test_the_vectors_are_those_without_a_cache(calm_weights, docs):
 
 @pytest.mark.parametrize("megabytes", [0.0001, 0.001])
 def test_the_memory_is_bounded(megabytes, calm_weights, docs):
-    layer = BiLMLayer(calm_weights, sentence_cache_mb=megabytes)
-    wanted = run(BiLMLayer(calm_weights), docs)
+    layer = build_bilm(calm_weights, sentence_cache_mb=megabytes)
+    wanted = run(build_bilm(calm_weights), docs)
     for _ in range(3):
         for mine, theirs in zip(run(layer, docs), wanted):
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5)
     assert get_shim(layer).sentences.n_bytes <= megabytes * 2**20
 
 
-def test_a_folder_serves_later_runs(calm_weights, docs, lstm_tokens, tmp_path):
+def test_a_folder_serves_later_runs(calm_weights, docs, n_sentences, tmp_path):
     settings = {"sentence_cache_mb": 0, "sentence_cache_path": str(tmp_path / "cache")}
-    first = run(BiLMLayer(calm_weights, **settings), docs)
-    n = sum(lstm_tokens)
-    for mine, theirs in zip(run(BiLMLayer(calm_weights, **settings), docs), first):
+    first = run(build_bilm(calm_weights, **settings), docs)
+    n = sum(n_sentences)
+    for mine, theirs in zip(run(build_bilm(calm_weights, **settings), docs), first):
         np.testing.assert_array_equal(mine, theirs)
-    assert sum(lstm_tokens) == n
+    assert sum(n_sentences) == n
 
 
 def test_other_weights_have_a_file_of_their_own(
     calm_weights, other_weights, docs, tmp_path
 ):
     settings = {"sentence_cache_path": str(tmp_path)}
-    run(BiLMLayer(calm_weights, **settings), docs)
-    found = run(BiLMLayer(other_weights, **settings), docs)
-    for mine, theirs in zip(found, run(BiLMLayer(other_weights), docs)):
+    run(build_bilm(calm_weights, **settings), docs)
+    found = run(build_bilm(other_weights, **settings), docs)
+    for mine, theirs in zip(found, run(build_bilm(other_weights), docs)):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5)
     assert len(list(tmp_path.glob("*.sqlite"))) == 2
 
 
 def test_a_folder_that_cannot_be_used_is_a_clear_error(calm_weights, docs, tmp_path):
     (tmp_path / "file").write_text("")
-    layer = BiLMLayer(calm_weights, sentence_cache_path=str(tmp_path / "file"))
+    layer = build_bilm(calm_weights, sentence_cache_path=str(tmp_path / "file"))
     with pytest.raises(OSError, match="ELMO040"):
         run(layer, docs)
 
 
 def test_a_damaged_file_is_a_clear_error(calm_weights, docs, tmp_path):
-    run(BiLMLayer(calm_weights, sentence_cache_path=str(tmp_path)), docs)
+    run(build_bilm(calm_weights, sentence_cache_path=str(tmp_path)), docs)
     file = next(tmp_path.glob("*.sqlite"))
     file.write_bytes(b"no database " * 100)
     with pytest.raises(OSError, match="ELMO040.*remove"):
-        run(BiLMLayer(calm_weights, sentence_cache_path=str(tmp_path)), docs)
+        run(build_bilm(calm_weights, sentence_cache_path=str(tmp_path)), docs)
 
 
-def test_a_full_disk_ends_the_cache_and_not_the_training(calm_weights, tmp_path):
+def test_a_full_disk_ends_the_cache_and_not_the_training(
+    calm_weights, tmp_path, monkeypatch
+):
     docs = [Doc(Vocab(), words=[f"play{i}"] * 20) for i in range(20)]
-    layer = BiLMLayer(calm_weights, sentence_cache_path=str(tmp_path / "cache"))
-    wanted = run(BiLMLayer(calm_weights), docs)
+    layer = build_bilm(calm_weights, sentence_cache_path=str(tmp_path / "cache"))
+    wanted = run(build_bilm(calm_weights), docs)
     cache = get_shim(layer).sentences
     cache.open(get_shim(layer).bilm, "float32-zero")
     cache._disk.execute("PRAGMA max_page_count = 3")
@@ -132,9 +137,76 @@ def test_a_full_disk_ends_the_cache_and_not_the_training(calm_weights, tmp_path)
     assert cache.is_open and cache.n_bytes > 0  # in memory
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "layers = zeroblob(length(layers))",
+        "layers = substr(layers, 1, 48)",
+        "layers = NULL",
+        "layers = 'text'",
+        "layers = 7",
+        "crc = NULL",
+        "crc = 'text'",
+    ],
+)
+def test_damaged_rows_are_computed_again(damage, calm_weights, docs, tmp_path):
+    wanted = run(build_bilm(calm_weights, sentence_cache_path=str(tmp_path)), docs)
+    file = next(tmp_path.glob("*.sqlite"))
+    with sqlite3.connect(file) as disk:
+        disk.execute(f"UPDATE layers SET {damage}")
+    for _ in range(2):
+        layer = build_bilm(calm_weights, sentence_cache_path=str(tmp_path))
+        for mine, right in zip(run(layer, docs), wanted):
+            np.testing.assert_array_equal(mine, right)
+    with sqlite3.connect(file) as disk:
+        rows = disk.execute("SELECT layers, crc FROM layers").fetchall()
+    assert len(rows) == 4 and all(zlib.crc32(blob) == crc for blob, crc in rows)
+
+
+def test_a_lock_that_lasts_is_a_warning_and_goes_on_without_the_disk(
+    calm_weights, docs, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sentence_cache, "TIMEOUT", 0.1)
+    settings = {"sentence_cache_path": str(tmp_path)}
+    wanted = run(build_bilm(calm_weights, **settings), docs[:2])
+    layer = build_bilm(calm_weights, **settings)
+    run(layer, docs[:2])
+    other = sqlite3.connect(next(tmp_path.glob("*.sqlite")))
+    other.execute("BEGIN EXCLUSIVE")
+    for at_work in (layer, build_bilm(calm_weights, **settings)):
+        with pytest.warns(UserWarning, match="ELMOW004.*locked"):
+            found = run(at_work, docs)
+        for mine, right in zip(found, wanted):
+            np.testing.assert_allclose(mine, right, rtol=0, atol=1e-5)
+        assert get_shim(at_work).sentences.is_open
+    other.rollback()
+
+
+def test_a_process_at_work_keeps_no_other_from_the_file(
+    calm_weights, docs, tmp_path, monkeypatch
+):
+    """In the middle of one run, after its first batch, another runs to its end."""
+    monkeypatch.setattr(sentence_cache, "TIMEOUT", 0.1)
+    settings = {"sentence_cache_path": str(tmp_path), "max_batch_tokens": 1}
+    one, other = (build_bilm(calm_weights, **settings) for _ in range(2))
+    n_batches, forward = [], BiLM.forward
+
+    def interrupted(self, *args, **kwargs):
+        n_batches.append(1)
+        if len(n_batches) == 3:
+            run(other, docs[1:])
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(BiLM, "forward", interrupted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(one, docs)
+    assert len(n_batches) > 4
+
+
 def test_threads_share_a_cache(calm_weights, docs, tmp_path):
-    layer = BiLMLayer(calm_weights, sentence_cache_path=str(tmp_path))
-    wanted = run(BiLMLayer(calm_weights), docs)
+    layer = build_bilm(calm_weights, sentence_cache_path=str(tmp_path))
+    wanted = run(build_bilm(calm_weights), docs)
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: run(layer, docs), range(24)))
     for found in runs:
@@ -143,7 +215,7 @@ def test_threads_share_a_cache(calm_weights, docs, tmp_path):
 
 
 def test_it_stays_behind_when_a_pipeline_is_pickled_or_copied(calm_weights, docs):
-    layer = BiLMLayer(calm_weights)
+    layer = build_bilm(calm_weights)
     run(layer, docs)
     assert get_shim(layer).sentences.n_bytes > 0
     for other in (pickle.loads(pickle.dumps(layer)), layer.copy()):
@@ -162,7 +234,7 @@ def test_spacys_update_opens_it(nlp):
 
 
 def test_a_fine_tuned_biLM_keeps_none(calm_weights, docs):
-    layer = BiLMLayer(calm_weights)
+    layer = build_bilm(calm_weights)
     get_shim(layer).make_trainable()
     run(layer, docs)
     assert not get_shim(layer).sentences.is_open
@@ -170,25 +242,27 @@ def test_a_fine_tuned_biLM_keeps_none(calm_weights, docs):
 
 def test_a_closed_cache_is_never_written(tmp_path):
     cache = SentenceCache(2**20, tmp_path)
-    assert not cache.get(b"key", np.zeros((1, 3, 4), np.float32))
+    cache.put([["a"]], [np.zeros((1, 3, 4), np.float32)])
+    assert cache.get([["a"]]) == [None]
     assert not list(tmp_path.iterdir())
 
 
 def test_the_file_is_a_plain_database(calm_weights, docs, tmp_path):
-    run(BiLMLayer(calm_weights, sentence_cache_path=str(tmp_path)), docs)
+    run(build_bilm(calm_weights, sentence_cache_path=str(tmp_path)), docs)
     with sqlite3.connect(next(tmp_path.glob("*.sqlite"))) as disk:
-        n = disk.execute("SELECT COUNT(*) FROM sentences").fetchone()[0]
+        n = disk.execute("SELECT COUNT(*) FROM layers").fetchone()[0]
     assert n == 4  # one of the five sentences stands there twice
 
 
 def test_a_device_that_is_not_there_is_a_clear_error(calm_weights, docs):
-    with pytest.raises(ValueError, match="ELMO041.*'nonsense'"):
-        run(BiLMLayer(calm_weights, device="nonsense"), docs)
-    assert len(run(BiLMLayer(calm_weights, device="cpu"), docs)) == len(docs)
+    for device in ("nonsense", "meta", "cuda:99"):
+        with pytest.raises(ValueError, match=f"ELMO041.*'{device}'"):
+            run(build_bilm(calm_weights, device=device), docs)
+    assert len(run(build_bilm(calm_weights, device="cpu"), docs)) == len(docs)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_gpu_gives_the_vectors_of_the_cpu(calm_weights, docs):
-    on_gpu = run(BiLMLayer(calm_weights, device="cuda:0"), docs)
-    for mine, theirs in zip(on_gpu, run(BiLMLayer(calm_weights), docs)):
+    on_gpu = run(build_bilm(calm_weights, device="cuda:0"), docs)
+    for mine, theirs in zip(on_gpu, run(build_bilm(calm_weights), docs)):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-4)

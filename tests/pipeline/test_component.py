@@ -1,5 +1,7 @@
 import pickle
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +10,6 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from tasks import add_task, make_examples
 
-from spacy_elmo.layers.extensions import install_extensions
 from spacy_elmo.weights import en_elmo_sm
 
 TEXT = "Last year Eleanor wrote a short play for Chicago."
@@ -65,11 +66,33 @@ def test_spans_and_tokens_have_their_part_of_the_doc(nlp):
     assert blank._.elmo is blank[3]._.elmo is blank[2:5]._.elmo is None
 
 
+def test_a_fresh_process_reads_vectors_of_a_docbin(nlp, tmp_path):
+    DocBin(store_user_data=True, docs=[nlp(TEXT)]).to_disk(tmp_path / "docs.spacy")
+    script = (
+        "import spacy, sys; from spacy.tokens import DocBin\n"
+        "docs = DocBin().from_disk(sys.argv[1]).get_docs(spacy.blank('xx').vocab)\n"
+        "print([doc[3]._.elmo.shape for doc in docs])"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "docs.spacy")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "[(3, 12)]\n", done.stderr
+
+
 def test_extensions_that_are_there_are_left_alone():
-    install_extensions()
-    before = [cls.get_extension("elmo") for cls in (Doc, spacy.tokens.Span)]
-    install_extensions()
-    assert [cls.get_extension("elmo") for cls in (Doc, spacy.tokens.Span)] == before
+    script = (
+        "from spacy.tokens import Doc; Doc.set_extension('elmo', default='mine')\n"
+        "import spacy; print(spacy.blank('xx')('text')._.elmo)"
+    )
+    command = [sys.executable, "-W", "error::UserWarning", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "mine\n", done.stderr
+
+
+def test_a_file_of_macos_beside_the_weights_is_not_taken_for_them(nlp, tmp_path):
+    nlp.to_disk(tmp_path / "first")
+    (tmp_path / "first" / "elmo" / "._weights.hdf5").write_bytes(b"metadata of macOS")
+    spacy.load(tmp_path / "first").to_disk(tmp_path / "second")
+    assert_same(spacy.load(tmp_path / "second")(TEXT)._.elmo, nlp(TEXT)._.elmo)
 
 
 def test_white_space_has_zero_rows(nlp):

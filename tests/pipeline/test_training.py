@@ -1,3 +1,4 @@
+import copy
 import warnings
 
 import numpy as np
@@ -180,10 +181,11 @@ def test_without_elmo_training_fails_and_prediction_warns_once(trained, how):
         trained.remove_pipe("elmo")
     with pytest.raises(ValueError, match="ELMO031.*'elmo'"):
         trained.update(examples)
-    with pytest.warns(UserWarning, match="ELMOW001") as record:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
         trained("She made a play.")
         list(trained.pipe(["She made a play."] * 3))
-    assert len(record) == 2  # one a listener
+    assert ["ELMOW001" in str(w.message) for w in found] == [True]
     if how == "disabled":
         trained.enable_pipe("elmo")
         with warnings.catch_warnings():
@@ -317,6 +319,67 @@ def test_replaced_listeners_predict_the_same_and_load(
     before = s_of(loaded.get_pipe(name))
     loaded.update(make_examples(loaded), sgd=loaded.resume_training())
     assert not np.array_equal(s_of(loaded.get_pipe(name)), before)
+
+
+@pytest.mark.parametrize("path", ["model.tok2vec", "model.tok2vec.embed"])
+def test_a_path_around_a_listener_replaces_the_listener_in_it(trained, path, tmp_path):
+    """spaCy's documentation shows "model.tok2vec", wherever in it the listener is."""
+    texts = [eg.text for eg in make_examples(trained)]
+    wanted = [doc.to_json() for doc in trained.pipe(texts)]
+    for times in range(2):  # of a saved pipeline, too, and of two in one
+        nlp = trained if not times else spacy.load(tmp_path / "first")
+        if times:
+            nlp.replace_listeners("elmo", "tagger", ["model.tok2vec"])
+        else:
+            nlp.to_disk(tmp_path / "first")
+        nlp.replace_listeners("elmo", "ner", [path])
+        tok2vec = nlp.config["components"]["ner"]["model"]["tok2vec"]
+        assert tok2vec["embed"]["embed"]["rows"] == [100, 100]
+        assert tok2vec["embed"]["elmo"]["@architectures"] == "spacy_elmo.ELMo.v1"
+        nlp.to_disk(tmp_path / "saved")
+        for pipeline in (nlp, spacy.load(tmp_path / "saved")):
+            assert [doc.to_json() for doc in pipeline.pipe(texts)] == wanted
+
+
+def test_replaced_listeners_keep_the_settings_of_each(nlp):
+    """Two listeners in one component, the first with its own path."""
+    tok2vec = copy.deepcopy(TOK2VEC)
+    tok2vec["embed"]["embed"] = listener_config(layers="top")
+    add_task(nlp, "tagger", tok2vec=tok2vec)
+    train(nlp, make_examples(nlp), 2)
+    embed = "model.tok2vec.embed"
+    nlp.replace_listeners("elmo", "tagger", [f"{embed}.embed", f"{embed}.elmo"])
+    found = nlp.config["components"]["tagger"]["model"]["tok2vec"]["embed"]
+    assert (found["embed"]["layers"], found["embed"]["dropout"]) == ("top", 0.2)
+    assert (found["elmo"]["layers"], found["elmo"]["dropout"]) == ("all", 0.1)
+
+
+def test_a_component_sourced_without_elmo_warns_from_the_start(trained):
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("tagger", source=trained)
+    doc = nlp.make_doc("She made a play in May.")
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="ELMOW001"):
+            scores = nlp.get_pipe("tagger").model.predict([doc])[0]
+        assert doc._.elmo is None
+        with pytest.raises(ValueError, match="ELMO031"):
+            nlp.update(make_examples(nlp))
+    # and where it comes from, it goes on
+    trained.get_pipe("tagger").update(make_examples(trained))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not np.allclose(scores_of(trained, "tagger"), scores)
+
+
+def test_a_component_sourced_with_its_elmo_can_learn(trained):
+    nlp = spacy.blank("xx")
+    for name in ("elmo", "tagger"):
+        nlp.add_pipe(name, source=trained)
+    nlp.resume_training()
+    before = s_of(nlp.get_pipe("tagger"))
+    nlp.update(make_examples(nlp), sgd=nlp.create_optimizer())
+    nlp.get_pipe("tagger").update(make_examples(nlp))
+    assert not np.array_equal(s_of(nlp.get_pipe("tagger")), before)
 
 
 @pytest.mark.parametrize("replace", [True, False])

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from spacy.tokens import Doc, Span, Token
 
 from ..errors import Errors
-from .extensions import get_layers, get_span_layers, get_token_layers
+from ..layers.extensions import get_layers, get_span_layers, get_token_layers
 
 # "top", "mean", the number of a layer, or the weights s_j of a mix.
 Layer = Union[int, str, Sequence[float]]

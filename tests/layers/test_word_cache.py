@@ -1,0 +1,51 @@
+import pytest
+import torch
+
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.layers.word_cache import WordCache
+
+BYTES = 4 * 6  # of a word
+
+
+@pytest.fixture
+def bilm(tiny_weights):
+    return BiLM.from_path(tiny_weights)
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """The words that the encoder is given, call after call."""
+    calls, encode_words = [], BiLM.encode_words
+
+    def count(self, words):
+        calls.append(list(words))
+        return encode_words(self, words)
+
+    monkeypatch.setattr(BiLM, "encode_words", count)
+    return calls
+
+
+def test_each_word_is_encoded_once(bilm, encoded):
+    cache = WordCache(100 * BYTES)
+    first = cache.lookup(bilm, ["a", "play"])
+    again = cache.lookup(bilm, ["play", "new", "a"])
+    assert encoded == [["a", "play"], ["new"]]
+    assert torch.equal(again[[2, 0]], first)
+    torch.testing.assert_close(again, bilm.encode_words(["play", "new", "a"]))
+
+
+@pytest.mark.parametrize("n_words", [0, 1, 3, 8])
+def test_it_is_bounded_and_right_when_it_overflows(n_words, bilm):
+    cache = WordCache(n_words * BYTES)
+    sizes = set()
+    for i in range(20):
+        words = [f"word{n}" for n in range(i, i + 1 + i % 5)]
+        wanted = bilm.encode_words(words)
+        torch.testing.assert_close(cache.lookup(bilm, words), wanted)
+        sizes.add(len(cache))
+    assert max(sizes) <= n_words
+    assert bool(n_words) == bool(max(sizes))
+
+
+def test_no_words_are_no_error(bilm):
+    assert WordCache(0).lookup(bilm, []).shape[0] == 0
