@@ -35,7 +35,7 @@ def nlp(bilm_config):
     nlp.initialize(lambda: [example])
     (mix,) = (n for n in nlp.get_pipe("one").model.walk() if n.name == "elmo-mix")
     mix.attrs["gamma_0"] = 2.0
-    mix.set_param("delta", mix.ops.asarray1f([0.25]))
+    mix.set_param("gamma_shift", mix.ops.asarray1f([0.25]))
     return nlp
 
 
