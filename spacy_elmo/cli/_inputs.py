@@ -104,8 +104,8 @@ def load_elmo(
     """
     from spacy.util import load_model, load_model_from_config
 
-    from ..pipeline.vector_hooks import check_layer
     from ..pipeline.component import ELMo
+    from ..pipeline.vector_hooks import check_layer
     from ..weights import resolve
 
     if pipeline is not None:
