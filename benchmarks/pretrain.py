@@ -35,10 +35,10 @@ from spacy_elmo.bilm.characters import EOS
 from spacy_elmo.bilm.lstm_grad import compile_cells
 from spacy_elmo.pretraining.config import Settings, read_settings
 from spacy_elmo.pretraining.corpus import Corpus, load_corpora
+from spacy_elmo.pretraining.run import start_run
 from spacy_elmo.pretraining.sampling import draw_sample
 from spacy_elmo.pretraining.softmax import compile_softmax
 from spacy_elmo.pretraining.step import train_step
-from spacy_elmo.pretraining.training import start_run
 from spacy_elmo.pretraining.vocabulary import write_vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent

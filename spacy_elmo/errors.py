@@ -136,10 +136,8 @@ class Errors:
     E050 = "[ELMO050] No text found at {path}."
     E051 = "[ELMO051] {path}: {problem}."
     E052 = (
-        "[ELMO052] The corpus has {found:,} tokens in {documents:,} documents, too few "
-        "for {rows} rows of {steps} tokens: each row reads documents of its own. "
-        "Lower 'training.rows' or 'training.unroll_steps', give more text, or put "
-        "empty lines between the documents of a .txt."
+        "[ELMO052] The corpus has {found} in an epoch, too few {why}. Lower {advice}, "
+        "give more text, or put empty lines between the documents of a .txt."
     )
     E053 = (
         "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}). The words of "
@@ -163,15 +161,20 @@ class Errors:
         "the disk and start again: the run goes on from the one before."
     )
     E058 = (
-        "[ELMO058] Out of memory ({reason}). Lower 'training.unroll_steps' (now "
-        "{steps}), 'training.softmax.n_samples' (now {n_samples}) or "
-        "'vocabulary.max_size'; for a new run also 'training.rows' (now {rows})."
+        "[ELMO058] Interrupted after step {step:,} of {n_steps:,}. All of it is saved: "
+        "the same command goes on from there."
+    )
+    E059 = (
+        "[ELMO059] The vocabulary {path} has none of the words of the text: there is "
+        "nothing to predict. Is it of the same language, spelling and tokenization? "
+        "For one that is made from the text, lower 'vocabulary.min_count'."
     )
     E060 = (
         "[ELMO060] [model] is not that of {path}: {what}. Give its geometry, which "
         "'spacy elmo info' prints."
     )
     E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
+    E062 = "[ELMO062] {name} needs held-out text: give it by --paths.dev."
     # Downloads
     E100 = (
         "[ELMO100] There is no published model '{name}': {names}, or nlpl/ID with a "
@@ -259,4 +262,9 @@ class Warnings:
         "[ELMOW005] {path}: {n:,} lines are not UTF-8, the first of them line {first}. "
         "Each wrong byte was read as U+FFFD. If the file has another encoding, convert "
         "it, for instance by 'iconv -f latin1 -t utf8'."
+    )
+    W006 = (
+        "[ELMOW006] {share:.0%} of the words of {path} are outside the vocabulary and "
+        "count as one word, <UNK>: the perplexity says little. Is the vocabulary of "
+        "the same language, spelling and tokenization?"
     )

@@ -1,7 +1,6 @@
 """What several commands take: options, pipelines, texts, mixes."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -71,16 +70,15 @@ def read_tokenization(
     """[nlp] and [corpus] of the config that a model was trained by, where it is
     known, with what the command line says instead.
     """
-    from ..pretraining.config import CorpusSettings, make_section, read_config
+    from ..pretraining.config import CorpusSettings, check_section, read_config
 
     beside = (weights if weights.is_dir() else weights.parent) / "config.cfg"
     config = dict(read_config(beside)) if beside.is_file() else {}
     nlp = dict(config.get("nlp") or {"lang": "en"}) if lang is None else {"lang": lang}
-    settings = make_section(CorpusSettings, config.get("corpus"), "corpus")
+    settings = check_section(CorpusSettings, config.get("corpus") or {}, "corpus")
     if tokenized is not None:
-        settings = replace(settings, tokenized=tokenized)
-    # The text is read as it stands.
-    return nlp, replace(settings, ascii_quotes=0.0)
+        settings = settings.model_copy(update={"tokenized": tokenized})
+    return nlp, settings.as_it_stands()
 
 
 def load_elmo(

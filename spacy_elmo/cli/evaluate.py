@@ -65,6 +65,10 @@ def evaluate_cli(
             "Tokens": f"{metrics['n_tokens']:,}",
             "of which unknown": f"{metrics['n_unknown']:,}",
             "LSTM state": metrics["state"],
+            **{
+                f"Perplexity of {name}": f"{found['average']:.2f}"
+                for name, found in metrics.get("files", {}).items()
+            },
         }
     )
 
@@ -86,9 +90,9 @@ def evaluate(
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
     """
     from ..bilm import BiLM
-    from ..pretraining.corpus import load_corpus
-    from ..pretraining.corpus_files import Recipe
+    from ..pretraining.corpus import Preparation, load_each
     from ..pretraining.evaluation import evaluate as evaluate_bilm
+    from ..pretraining.evaluation import join
     from ..pretraining.language_model import read_softmax, vocabulary_beside
     from ..pretraining.vocabulary import read_vocabulary
     from ..weights import resolve
@@ -106,8 +110,13 @@ def evaluate(
         raise unusable(vocab_path, problem)
     nlp, settings = read_tokenization(path, lang, tokenized)
     width = bilm.options.char_cnn.max_characters_per_token
-    recipe = Recipe(nlp, settings, vocabulary, max_characters=width)
+    preparation = Preparation(nlp, settings, width, vocabulary)
     with TemporaryDirectory() as cache:
-        corpus = load_corpus(text, Path(cache) / "corpus", recipe)
-        found = evaluate_bilm(bilm, softmax, corpus, state=state.value)
+        files = load_each([text], Path(cache), preparation)
+        found = join(
+            {
+                name: evaluate_bilm(bilm, softmax, corpus, state=state.value)
+                for name, corpus in files.items()
+            }
+        )
     return {**found.to_dict(), "state": state.value}

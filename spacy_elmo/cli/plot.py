@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ..errors import CorpusError, Errors
+from ..errors import CorpusError, Errors, unusable
 from ._app import app, plain_errors
 
 LOG = "log.jsonl"
@@ -54,11 +54,11 @@ def read_log(path: Path) -> Records:
             known = False
         if not known:
             problem = f"line {n} is no line of a log of 'spacy elmo pretrain'"
-            raise CorpusError(Errors.E051.format(path=file, problem=problem))
+            raise unusable(file, problem)
         records.append(record)
     if not any("loss" in r or "average" in r for r in records):
         problem = "has no losses and no perplexities yet"
-        raise CorpusError(Errors.E051.format(path=file, problem=problem))
+        raise unusable(file, problem)
     return records
 
 
@@ -101,7 +101,7 @@ def plot_runs(
     try:
         figure.savefig(path, dpi=150)
     except ValueError as e:  # matplotlib's for a format that it does not know
-        raise CorpusError(Errors.E051.format(path=path, problem=e)) from None
+        raise unusable(path, str(e)) from None
 
 
 def _draw(panel: Any, records: Records, key: str, label: str, **style: Any) -> None:

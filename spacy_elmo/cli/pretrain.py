@@ -71,11 +71,20 @@ def pretrain(
     if int(os.environ.get("RANK", 0)) > 0:
         return
     msg.good(f"Saved the biLM to {output_path}")
-    if found is not None:
-        msg.table(
-            {
-                "Perplexity, forward": f"{found.forward:.2f}",
-                "Perplexity, backward": f"{found.backward:.2f}",
-                "Perplexity, average": f"{found.average:.2f}",
-            }
-        )
+    if found is None:
+        return
+    msg.table(
+        [
+            (
+                name,
+                f"{p.forward:.2f}",
+                f"{p.backward:.2f}",
+                f"{p.average:.2f}",
+                f"{p.bits_per_character:.4f}",
+                f"{p.n_unknown / p.n_tokens:.1%}",
+            )
+            for name, p in {**found.files, "held-out text": found}.items()
+        ],
+        header=("perplexity", "forward", "backward", "average", "bits/char", "unknown"),
+        aligns=("l", "r", "r", "r", "r", "r"),
+    )

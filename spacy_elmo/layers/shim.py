@@ -20,6 +20,7 @@ from ..bilm.batches import make_batches
 from ..bilm.characters import BOS, EOS
 from ..bilm.files import ModelFiles
 from ..bilm.official_format import read_files, write_bilm, write_hdf5
+from ..bilm.precision import has_fast_bfloat16
 from ..errors import Errors, Warnings
 from ..weights import resolve
 from .forks import guard
@@ -262,19 +263,6 @@ class BiLMShim(Shim):
         self._lock = RLock()
         self.words.clear()
         self.sentences.after_fork()
-
-
-def has_fast_bfloat16(device: str) -> bool:
-    """Whether this CPU or GPU multiplies bfloat16 faster than float32.
-
-    device (str): "cpu", "cuda" ...
-    """
-    if device == "cuda":
-        return torch.cuda.get_device_capability() >= (8, 0)
-    if device != "cpu":
-        return True
-    probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, name, bool)() for name in probes)
 
 
 def choose_device(name: Optional[str]) -> torch.device:

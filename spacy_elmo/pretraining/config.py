@@ -1,57 +1,74 @@
-"""The sections of a pretraining config, checked."""
+"""The sections of a pretraining config, checked by pydantic as spaCy checks its own."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import (
-    Any,
-    Collection,
-    Dict,
-    Optional,
-    Sequence,
-    Type,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Dict, List, Literal, Optional, Type, TypeVar, Union
 
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from thinc.api import Config
 
 from ..bilm import Options
-from ..errors import CorpusError, Errors
+from ..errors import CorpusError, Errors, unusable
 
-T = TypeVar("T")
+Count = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+# One path or several
+Paths = Annotated[
+    List[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)
+]
 
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-@dataclass(frozen=True)
-class CorpusSettings:
+class PathSettings(Section):
+    """[paths].
+
+    train, dev: Text: a file, a directory or a glob (see `text.find_texts`), or a list
+        of them. Perplexity is reported for each file of `dev`.
+    init_from: A trained model to start from: a registered name or a path.
+    """
+
+    train: Paths
+    dev: Optional[Paths] = None
+    init_from: Optional[str] = None
+
+
+class CorpusSettings(Section):
     """[corpus].
 
     tokenized: Lines are sentences whose words stand between blanks.
     max_length: Cut sentences after so many words.
     ascii_quotes: Share of the documents in which typographic quotes become ASCII
         ones, so that the model learns both.
+    weights: How often a file is read in an epoch, by a pattern of its name; 1 for
+        files that no pattern matches. 0.3 reads another 30 % of its documents in each
+        epoch, 2 reads all of them twice.
     n_process: Processes that tokenize.
     """
 
-    # The fingerprint of a cache is made of this class's repr: a change of the fields
-    # makes all caches anew.
     tokenized: bool = False
-    max_length: int = 256
-    ascii_quotes: float = 0.0
-    n_process: int = 1
+    max_length: Count = 256
+    ascii_quotes: Share = 0.0
+    weights: Dict[str, NotNegative] = {}
+    n_process: Count = 1
 
-    def __post_init__(self) -> None:
-        _check_kinds(self, "corpus")
-        _at_least(1, self, "corpus", "max_length", "n_process")
-        _share(self, "corpus", "ascii_quotes")
+    def as_it_stands(self) -> "CorpusSettings":
+        """Settings for held-out text, which is read once and unchanged."""
+        return self.model_copy(update={"ascii_quotes": 0.0, "weights": {}})
 
 
-@dataclass(frozen=True)
-class VocabularySettings:
+class VocabularySettings(Section):
     """[vocabulary]: the words that the softmax predicts.
 
     path: A vocabulary file to use; null makes one from the corpus.
@@ -60,80 +77,47 @@ class VocabularySettings:
     """
 
     path: Optional[str] = None
-    max_size: int = 100_000
-    min_count: int = 2
-
-    def __post_init__(self) -> None:
-        _check_kinds(self, "vocabulary")
-        _at_least(4, self, "vocabulary", "max_size")
-        _at_least(1, self, "vocabulary", "min_count")
+    max_size: Annotated[int, Field(ge=4)] = 100_000
+    min_count: Count = 2
 
 
-@dataclass(frozen=True)
-class OptimizerSettings:
+class OptimizerSettings(Section):
     """[training.optimizer].
 
     name: "adamw", or "adagrad" as in the paper.
     warmup_steps: Linear warm-up to learn_rate.
     decay: "cosine", "linear" (both to 0 at the last step) or "none".
-    decay_share: The last part of the run, over which the rate decays; before, it
-        stands still, and the run can be prolonged.
+    decay_share: The last part of the run, over which the rate decays. Before that it
+        is constant, and the run can be prolonged.
     initial_accumulator: Adagrad's; the reference starts from 1.
     """
 
-    name: str = "adamw"
-    learn_rate: float = 0.002
-    warmup_steps: int = 500
-    decay: str = "cosine"
-    decay_share: float = 1.0
-    weight_decay: float = 0.01
-    beta1: float = 0.9
-    beta2: float = 0.99
-    initial_accumulator: float = 1.0
-
-    def __post_init__(self) -> None:
-        section = "training.optimizer"
-        _check_kinds(self, section)
-        _one_of(("adamw", "adagrad"), self, section, "name")
-        _one_of(("cosine", "linear", "none"), self, section, "decay")
-        _positive(self, section, "learn_rate")
-        _at_least(0, self, section, "warmup_steps", "weight_decay",
-                  "initial_accumulator")  # fmt: skip
-        _share(self, section, "beta1", "beta2", "decay_share")
+    name: Literal["adamw", "adagrad"] = "adamw"
+    learn_rate: Positive = 0.002
+    warmup_steps: Annotated[int, Field(ge=0)] = 500
+    decay: Literal["cosine", "linear", "none"] = "cosine"
+    decay_share: Share = 1.0
+    weight_decay: NotNegative = 0.01
+    beta1: Share = 0.9
+    beta2: Share = 0.99
+    initial_accumulator: NotNegative = 1.0
 
 
-@dataclass(frozen=True)
-class SoftmaxSettings:
+class SoftmaxSettings(Section):
     """[training.softmax].
 
-    kind: "sampled" (log-uniform negatives), "full" or "adaptive". The first is the
-        paper's; the second is exact and best up to about 100,000 words.
-    cutoffs: Of the adaptive softmax: ranks at which clusters of rarer words begin.
+    kind: "sampled" (log-uniform negatives, as in the paper) or "full".
     n_samples: Negatives a step, shared by the batch and by both directions.
     sparse: Update only the words that were drawn or wanted, for large vocabularies.
         Adagrad gives the same either way, and AdamW does not have it.
     """
 
-    kind: str = "sampled"
-    n_samples: int = 8192
+    kind: Literal["sampled", "full"] = "sampled"
+    n_samples: Count = 8192
     sparse: bool = False
-    cutoffs: Sequence[int] = (2000, 10_000, 50_000)
-
-    def __post_init__(self) -> None:
-        _check_kinds(self, "training.softmax")
-        kinds = ("sampled", "full", "adaptive")
-        _one_of(kinds, self, "training.softmax", "kind")
-        cutoffs = list(self.cutoffs)
-        if cutoffs != sorted(set(cutoffs)) or not all(
-            type(n) is int and n > 0 for n in cutoffs
-        ):
-            wanted = "rising whole numbers above 0"
-            raise _impossible(self, "training.softmax", "cutoffs", wanted)
-        _at_least(1, self, "training.softmax", "n_samples")
 
 
-@dataclass(frozen=True)
-class TrainingSettings:
+class TrainingSettings(Section):
     """[training].
 
     rows, unroll_steps: A batch is `rows` contiguous streams of text, over all
@@ -149,75 +133,89 @@ class TrainingSettings:
     grad_clip: Highest norm of all gradients together.
     loss_scale: Factor on the gradients: the reference scales them by unroll_steps,
         which the clip and Adagrad notice.
-    precision: "float32", or "bfloat16" for the products.
-    compile: Fuse the pointwise parts by torch.compile.
+    precision: "float32", "bfloat16" for the products, or "auto": bfloat16 where this
+        machine has fast products in it.
+    compile: Fuse the pointwise parts by torch.compile. "auto": where there is a C++
+        compiler and the run is long enough.
     seed: Of the initial weights, the order of the documents, dropout and negatives.
     eval_steps, log_steps, checkpoint_steps: How often, in steps.
-    eval_tokens: Part of the held-out text for the curve; the last evaluation always
+    checkpoint_minutes: A checkpoint at least this often.
+    keep_best: Write the weights of the evaluation with the lowest perplexity, not the
+        last ones.
+    patience: Stop after so many evaluations without a lower perplexity.
+    eval_tokens: Part of each held-out file for the curve; the last evaluation always
         reads all of it.
     logger: One of spaCy's loggers, beside log.jsonl: see `loggers`.
     """
 
-    rows: int = 128
-    unroll_steps: int = 32
-    accumulate_gradient: int = 1
-    state: str = "carried"
-    max_tokens: Optional[int] = None
-    max_epochs: float = 10.0
-    average_share: float = 0.0
-    dropout: float = 0.1
-    grad_clip: float = 1.0
-    loss_scale: float = 1.0
-    precision: str = "float32"
-    compile: bool = False
-    seed: int = 0
-    eval_steps: int = 1000
-    eval_tokens: int = 50_000
-    log_steps: int = 50
-    checkpoint_steps: int = 500
-    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
-    softmax: SoftmaxSettings = field(default_factory=SoftmaxSettings)
+    rows: Count = 128
+    unroll_steps: Count = 32
+    accumulate_gradient: Count = 1
+    state: Literal["carried", "zero"] = "carried"
+    max_tokens: Optional[Count] = None
+    max_epochs: Positive = 10.0
+    average_share: Share = 0.0
+    dropout: Share = 0.1
+    grad_clip: Positive = 1.0
+    loss_scale: Positive = 1.0
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    compile: Literal[True, False, "auto"] = False
+    seed: Annotated[int, Field(ge=0)] = 0
+    eval_steps: Count = 1000
+    eval_tokens: Annotated[int, Field(ge=0)] = 50_000
+    log_steps: Count = 50
+    checkpoint_steps: Count = 500
+    checkpoint_minutes: Positive = 10.0
+    keep_best: bool = False
+    patience: Optional[Count] = None
+    optimizer: OptimizerSettings = OptimizerSettings()
+    softmax: SoftmaxSettings = SoftmaxSettings()
     logger: Optional[Dict[str, Any]] = None
 
-    def __post_init__(self) -> None:
-        _check_kinds(self, "training")
-        _one_of(("carried", "zero"), self, "training", "state")
-        _one_of(("float32", "bfloat16"), self, "training", "precision")
-        _at_least(1, self, "training", "rows", "unroll_steps", "max_tokens",
-                  "accumulate_gradient", "eval_steps", "log_steps",
-                  "checkpoint_steps")  # fmt: skip
-        _at_least(0, self, "training", "seed", "eval_tokens")
-        _positive(self, "training", "max_epochs", "grad_clip", "loss_scale")
-        _share(self, "training", "average_share", "dropout")
-        if self.softmax.sparse and (self.softmax.kind, self.optimizer.name) != (
-            "sampled",
-            "adagrad",
-        ):
-            wanted = "false, but with kind = 'sampled' and optimizer.name = 'adagrad'"
-            raise _impossible(self.softmax, "training.softmax", "sparse", wanted)
+    @model_validator(mode="after")
+    def _check(self) -> "TrainingSettings":
+        recipe = self.softmax.kind, self.optimizer.name
+        if self.softmax.sparse and recipe != ("sampled", "adagrad"):
+            raise ValueError(
+                "softmax.sparse needs softmax.kind = 'sampled' and optimizer.name = "
+                "'adagrad'"
+            )
+        if self.average_share and self.keep_best:
+            raise ValueError("average_share must be 0 where keep_best is true")
+        return self
 
     @property
     def tokens_per_step(self) -> int:
         return self.rows * self.unroll_steps
 
 
+class Sections(Section):
+    """The sections of a config."""
+
+    paths: PathSettings
+    nlp: Dict[str, Any] = {"lang": "en"}
+    corpus: CorpusSettings = CorpusSettings()
+    vocabulary: VocabularySettings = VocabularySettings()
+    model: Dict[str, Any]
+    training: TrainingSettings = TrainingSettings()
+
+
 @dataclass(frozen=True)
 class Settings:
     """A whole pretraining config.
 
-    init_from: A trained model to start from: a registered name or a path.
+    config: As it was read, with its variables filled in.
+    options: [model].
     code: The Python file that the config needs.
     """
 
     config: Config
-    train: str
-    dev: Optional[str]
+    paths: PathSettings
     nlp: Dict[str, Any]
     corpus: CorpusSettings
     vocabulary: VocabularySettings
     options: Options
     training: TrainingSettings
-    init_from: Optional[str] = None
     code: Optional[Path] = None
 
 
@@ -237,35 +235,24 @@ def read_settings(
     RAISES (WeightsError): If [model] is.
     """
     config = read_config(path, overrides)
-    _no_others(config, SECTIONS, "the config")
-    paths = config.get("paths", {})
-    if not paths.get("train"):
+    if not config.get("paths", {}).get("train"):
         problem = "is null: give the text by --paths.train"
-        raise CorpusError(Errors.E051.format(path="paths.train", problem=problem))
-    training = dict(config.get("training", {}))
-    for name, section in SUBSECTIONS.items():
-        training[name] = make_section(section, training.get(name), f"training.{name}")
+        raise unusable("paths.train", problem)
+    found = check_section(Sections, {"model": {}, **config})
+    training = found.training
+    if not found.paths.dev and (training.keep_best or training.patience):
+        name = "keep_best" if training.keep_best else "patience"
+        raise CorpusError(Errors.E062.format(name=f"training.{name}"))
     return Settings(
         config=config,
-        train=str(paths["train"]),
-        dev=str(paths["dev"]) if paths.get("dev") else None,
-        nlp=dict(config.get("nlp", {"lang": "en"})),
-        corpus=make_section(CorpusSettings, config.get("corpus"), "corpus"),
-        vocabulary=make_section(
-            VocabularySettings, config.get("vocabulary"), "vocabulary"
-        ),
+        paths=found.paths,
+        nlp=found.nlp,
+        corpus=found.corpus,
+        vocabulary=found.vocabulary,
         options=Options.from_dict(config.get("model"), f"{path}: model"),
-        training=make_section(TrainingSettings, training, "training"),
-        init_from=paths.get("init_from") or None,
+        training=training,
         code=code,
     )
-
-
-SECTIONS = ("paths", "nlp", "corpus", "vocabulary", "model", "training")
-SUBSECTIONS: Dict[str, Any] = {
-    "optimizer": OptimizerSettings,
-    "softmax": SoftmaxSettings,
-}
 
 
 def read_config(
@@ -275,61 +262,40 @@ def read_config(
     try:
         return Config().from_disk(path, overrides=overrides or {}).interpolate()
     except Exception as e:  # confection and configparser have many
-        raise CorpusError(Errors.E051.format(path=path, problem=e)) from None
+        raise unusable(path, str(e)) from None
 
 
-def make_section(kind: Type[T], values: Any, section: str) -> T:
-    """Check a section of a config and make its settings."""
-    values = dict(values or {})
-    _no_others(values, [f.name for f in fields(kind)], f"[{section}]")  # type: ignore[arg-type]
-    return kind(**values)
+S = TypeVar("S", bound=Section)
 
 
-def _no_others(values: Dict[str, Any], known: Collection[str], section: str) -> None:
-    for name in values:
-        if name not in known:
-            problem = f"is no setting of {section}, which knows {', '.join(known)}"
-            raise CorpusError(Errors.E051.format(path=name, problem=problem))
+def check_section(section: Type[S], values: Any, name: str = "") -> S:
+    """Check the settings of a section.
 
-
-def _check_kinds(settings: Any, section: str) -> None:
-    for name, hint in get_type_hints(type(settings)).items():
-        value = getattr(settings, name)
-        optional = get_origin(hint) is Union
-        kind = get_args(hint)[0] if optional else hint
-        if kind not in _KINDS or (value is None and kind is not hint):
-            continue
-        allowed = (int, float) if kind is float else kind
-        if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
-            raise _impossible(settings, section, name, _KINDS[kind])
-
-
-def _one_of(known: Collection[str], settings: Any, section: str, name: str) -> None:
-    if getattr(settings, name) not in known:
-        raise _impossible(settings, section, name, " or ".join(map(repr, known)))
-
-
-def _at_least(least: int, settings: Any, section: str, *names: str) -> None:
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not value >= least:  # NaN is not
-            raise _impossible(settings, section, name, f">= {least}")
-
-
-def _positive(settings: Any, section: str, *names: str) -> None:
-    for name in names:
-        if not getattr(settings, name) > 0:
-            raise _impossible(settings, section, name, "> 0")
-
-
-def _share(settings: Any, section: str, *names: str) -> None:
-    for name in names:
-        if not 0 <= getattr(settings, name) <= 1:
-            raise _impossible(settings, section, name, "between 0 and 1")
-
-
-def _impossible(settings: Any, section: str, name: str, wanted: str) -> CorpusError:
-    found = repr(getattr(settings, name))
-    return CorpusError(
-        Errors.E038.format(name=f"{section}.{name}", wanted=wanted, found=found)
+    values (Dict[str, Any]): As they stand in the config.
+    name (str): The section, for errors.
+    RAISES (CorpusError): If a setting is unknown or impossible.
+    """
+    try:
+        return section.model_validate(values)
+    except ValidationError as e:
+        error = e.errors()[0]
+    where = [*([name] if name else []), *map(str, error["loc"])]
+    if error["type"] == "extra_forbidden":
+        known = ", ".join(_settings_of(section, error["loc"][:-1]))
+        parent = f"[{'.'.join(where[:-1])}]" if where[:-1] else "the config"
+        problem = f"is no setting of {parent}, which knows {known}"
+        raise unusable(where[-1], problem)
+    if error["type"] == "value_error":
+        raise unusable(f"[{'.'.join(where)}]", str(error["ctx"]["error"]))
+    wanted = error["msg"].replace("Input should be ", "")
+    raise CorpusError(
+        Errors.E038.format(
+            name=".".join(where), wanted=wanted, found=repr(error["input"])
+        )
     )
+
+
+def _settings_of(section: Any, path: Any) -> List[str]:
+    for name in path:
+        section = section.model_fields[name].annotation
+    return list(section.model_fields)

@@ -1,26 +1,70 @@
 """Text as memory-mapped word ids, made once and reused."""
 
+import hashlib
 import json
 import mmap
 import shutil
-from dataclasses import replace
+from array import array
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import (
+    Any,
+    BinaryIO,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
+from ..bilm.characters import words_to_ids
+from ..errors import CorpusError, Errors, unusable
+from ..storage import sha256
 from ..text import find_texts, read_documents
 from .config import CorpusSettings, Settings
-from .corpus_files import Recipe, fingerprint, make_cache
 from .tokenizer import Sentences, Tokenizer, tokenize
-from .vocabulary import UNK_ID, read_vocabulary
+from .vocabulary import (
+    EOS_ID,
+    SPECIAL,
+    UNK_ID,
+    rank_words,
+    read_vocabulary,
+    vocabulary_size,
+)
 
 Ints = npt.NDArray[Any]
 
+VERSION = 2
+# Tokens that are in memory at a time while the ids are rewritten, and words whose
+# characters are.
+CHUNK_TOKENS = 1 << 22
+CHUNK_WORDS = 1 << 16
 # Typographic quotes -> the ASCII ones that treebanks and most web text use.
 _ASCII_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+
+
+class TextCounts(NamedTuple):
+    """What a text has. Words count as often as they are read in an epoch.
+
+    sentences (int): Sentences.
+    characters (int): Characters of the words and one blank after each.
+    words (float): Running words.
+    unknown (float): Those outside the vocabulary.
+    cut (float): Those longer than the characters that the encoder reads of a word.
+    """
+
+    sentences: int
+    characters: int
+    words: float
+    unknown: float
+    cut: float
 
 
 class Corpus(NamedTuple):
@@ -30,25 +74,53 @@ class Corpus(NamedTuple):
 
     tokens (Ints1d): Word ids, int32, memory-mapped.
     starts (Ints1d): Where each document starts, and the end: (n_documents + 1,).
+    sources (Ints1d): The number of the file of each document, (n_documents,).
+    weights (List[float]): How often each file is read in an epoch.
     words (List[str]): The word of each id.
     characters (Ints2d): Character ids of each word, (n_words, max_characters).
     vocab_size (int): Words that the softmax predicts.
-    n_characters (int): Characters of the words and one blank after each: what bits
-        per character divides by.
-    n_sentences (int): Sentences.
+    counts (TextCounts): What the text has.
     """
 
     tokens: Ints
     starts: Ints
+    sources: Ints
+    weights: List[float]
     words: List[str]
     characters: Ints
     vocab_size: int
-    n_characters: int
-    n_sentences: int
+    counts: TextCounts
 
     @property
     def n_documents(self) -> int:
         return len(self.starts) - 1
+
+    @property
+    def tokens_per_epoch(self) -> float:
+        lengths = np.diff(self.starts)
+        return float(np.asarray(self.weights)[self.sources] @ lengths)
+
+    @property
+    def documents_per_epoch(self) -> int:
+        """At least so many."""
+        n = np.bincount(self.sources, minlength=len(self.weights))
+        return sum(int(w * k) for w, k in zip(self.weights, n))
+
+    def epoch(self, i: int, seed: int) -> Ints:
+        """The documents that are read in epoch i, in the order of reading. Each epoch
+        goes on in a fixed order of the documents of a file where the one before
+        stopped: of a file of weight 0.3, ten epochs read each document three times.
+        """
+        parts = []
+        for source, weight in enumerate(self.weights):
+            documents = np.flatnonzero(self.sources == source)
+            order = np.random.default_rng([seed, source, 1]).permutation(documents)
+            n = len(order)
+            parts.append(
+                order[np.arange(int(i * weight * n), int((i + 1) * weight * n)) % n]
+            )
+        rng = np.random.default_rng([seed, i])
+        return rng.permutation(np.sort(np.concatenate(parts)))
 
     def document(self, i: int) -> Ints:
         """The word ids of a document, in memory."""
@@ -64,73 +136,150 @@ class Corpus(NamedTuple):
         return np.where(ids < self.vocab_size, ids, UNK_ID)
 
 
+@dataclass(frozen=True)
+class Preparation:
+    """How text becomes a corpus.
+
+    nlp (Dict[str, Any]): [nlp] of the config, which names the tokenizer.
+    settings (CorpusSettings): [corpus] of the config.
+    max_characters (int): The fixed width of a word in characters.
+    vocabulary (List[str]): A given vocabulary; None makes one from the text.
+    min_count, max_size (int): Of a vocabulary that is made from the text.
+    code (Path): Python file with registered functions that `nlp` names.
+    """
+
+    nlp: Dict[str, Any]
+    settings: CorpusSettings
+    max_characters: int
+    vocabulary: Optional[List[str]] = None
+    min_count: int = 1
+    max_size: int = 2**31
+    code: Optional[Path] = None
+
+
 def load_corpora(
     settings: Settings, output: Path, *, silent: bool = False
-) -> Tuple[Corpus, Optional[Corpus]]:
-    """The training text, and the held-out text by the same vocabulary.
+) -> Tuple[Corpus, Dict[str, Corpus]]:
+    """The training text, and each held-out file by the same vocabulary.
 
     settings (Settings): The config.
     output (Path): The caches are in its folder `corpus`.
-    RETURNS (Tuple[Corpus, Optional[Corpus]]): Training and held-out text.
+    RETURNS (Tuple[Corpus, Dict[str, Corpus]]): Training text, and held-out text by
+        the names of its files.
     """
-    cache, code, vocabulary = output / "corpus", settings.code, settings.vocabulary
-    recipe = Recipe(
+    folder, given = output / "corpus", settings.vocabulary
+    preparation = Preparation(
         settings.nlp,
         settings.corpus,
-        None if vocabulary.path is None else read_vocabulary(vocabulary.path),
-        vocabulary.min_count,
-        vocabulary.max_size,
         settings.options.char_cnn.max_characters_per_token,
+        None if given.path is None else read_vocabulary(given.path),
+        given.min_count,
+        given.max_size,
+        settings.code,
     )
-    train = load_corpus(
-        settings.train, cache / "train", recipe, code=code, silent=silent
-    )
-    if settings.dev is None:
-        return train, None
-    # Held-out text is read as it stands.
-    recipe = Recipe(
+    files = find_files(settings.paths.train)
+    train = load_corpus(files, folder / "train", preparation, silent=silent)
+    preparation = Preparation(
         settings.nlp,
-        replace(settings.corpus, ascii_quotes=0.0),
+        settings.corpus.as_it_stands(),
+        preparation.max_characters,
         train.words[: train.vocab_size],
-        max_characters=recipe.max_characters,
+        code=settings.code,
     )
-    dev = load_corpus(settings.dev, cache / "dev", recipe, code=code, silent=silent)
+    dev = load_each(
+        settings.paths.dev or [], folder / "dev", preparation, silent=silent
+    )
     return train, dev
 
 
-def load_corpus(
-    path: str,
-    cache: Path,
-    recipe: Recipe,
+def load_each(
+    paths: Sequence[str],
+    folder: Path,
+    preparation: Preparation,
     *,
-    code: Optional[Path] = None,
+    silent: bool = False,
+) -> Dict[str, Corpus]:
+    """Each file as a corpus of its own, by its name."""
+    files = find_files(paths) if paths else []
+    names = [file.name for file in files]
+    return {
+        name if names.count(name) == 1 else str(file): load_corpus(
+            [file], folder / str(i), preparation, silent=silent
+        )
+        for i, (name, file) in enumerate(zip(names, files))
+    }
+
+
+def find_files(paths: Sequence[str]) -> List[Path]:
+    """The files of several paths (see `find_texts`), each once."""
+    return list(dict.fromkeys(file for path in paths for file in find_texts(path)))
+
+
+def load_corpus(
+    files: Sequence[Path],
+    cache: Path,
+    preparation: Preparation,
+    *,
     silent: bool = False,
 ) -> Corpus:
     """Open the cache of a corpus, and make it first unless it is there for the same
-    files and recipe.
+    files and preparation.
 
-    path (str): A file, directory or glob of text (see `text`).
-    cache (Path): Directory of the cache.
-    recipe (Recipe): What it is made by.
-    code (Path): Python file with registered functions that the recipe names.
+    files (Sequence[Path]): Text that `find_files` found.
+    cache (Path): Directory of the cache. One process at a time may make it.
+    preparation (Preparation): How the text becomes a corpus.
     silent (bool): No progress bar.
     RETURNS (Corpus): The text.
-    RAISES (CorpusError): If there is no text, or if a file is damaged.
+    RAISES (CorpusError): If there is no text, if a file is damaged, or if a weight is
+        for no file.
     """
-    files = find_texts(path)
-    key = fingerprint(files, recipe)
+    weights = weights_of(files, preparation.settings.weights)
+    key = fingerprint(files, preparation)
     if not _is_made(cache, key):
         making = cache.with_name(cache.name + ".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
-        tokenizer = Tokenizer(recipe.nlp, recipe.settings, code)
-        documents = tokenize(
-            _documents(files, recipe.settings), tokenizer, recipe.settings.n_process
-        )
-        make_cache(_with_bar(documents, silent), making, key, path, recipe)
+        settings = preparation.settings
+        tokenizer = Tokenizer(preparation.nlp, settings, preparation.code)
+        texts = _documents(files, settings)
+        documents = _with_bar(tokenize(texts, tokenizer, settings.n_process), silent)
+        meta = _write_cache(documents, making, weights, preparation)
+        if meta is None:
+            raise CorpusError(Errors.E050.format(path=", ".join(map(str, files))))
+        (making / "meta.json").write_text(json.dumps({"key": key, **meta}))
         shutil.rmtree(cache, ignore_errors=True)
         making.rename(cache)
     return _open_cache(cache)
+
+
+def weights_of(files: Sequence[Path], patterns: Dict[str, float]) -> List[float]:
+    """How often each file is read in an epoch, by the first pattern that matches its
+    name with or without its suffixes.
+
+    RAISES (CorpusError): If a pattern matches no file.
+    """
+    weights, unused = [], set(patterns)
+    for file in files:
+        matching = [p for p in patterns if file.match(p) or file.match(f"{p}.*")]
+        unused -= set(matching)
+        weights.append(patterns[matching[0]] if matching else 1.0)
+    if unused:
+        problem = f"matches none of the files of paths.train, such as {files[0].name}"
+        raise unusable(f"[corpus.weights] {min(unused)}", problem)
+    return weights
+
+
+def fingerprint(files: Sequence[Path], preparation: Preparation) -> str:
+    """Changes when a file or the preparation does."""
+    stats = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+    # How many processes tokenize makes no difference.
+    made_by = {
+        **vars(preparation),
+        "settings": preparation.settings.model_dump(exclude={"n_process"}),
+        "code": None if preparation.code is None else sha256(preparation.code),
+    }
+    key = json.dumps([VERSION, stats, made_by], sort_keys=True, default=str)
+    return hashlib.sha256(key.encode("utf8")).hexdigest()
 
 
 def _is_made(cache: Path, key: str) -> bool:
@@ -143,24 +292,28 @@ def _open_cache(cache: Path) -> Corpus:
     return Corpus(
         tokens=np.load(cache / "tokens.npy", mmap_mode="r"),
         starts=np.load(cache / "starts.npy"),
+        sources=np.load(cache / "sources.npy"),
+        weights=meta["weights"],
         words=(cache / "words.txt").read_bytes().decode("utf8").split("\n")[:-1],
         characters=np.load(cache / "characters.npy", mmap_mode="r"),
         vocab_size=meta["vocab_size"],
-        n_characters=meta["n_characters"],
-        n_sentences=meta["n_sentences"],
+        counts=TextCounts(**meta["counts"]),
     )
 
 
-def _documents(files: List[Path], settings: CorpusSettings) -> Iterator[Any]:
+def _documents(
+    files: Sequence[Path], settings: CorpusSettings
+) -> Iterator[Tuple[int, Any]]:
+    """Each document with the number of its file."""
     owed = 0.0
-    for file in files:
+    for source, file in enumerate(files):
         for document in read_documents(file):
             # Spread evenly over the documents, and the same in each run.
             owed += settings.ascii_quotes
             if owed >= 1:
                 owed -= 1
                 document = _with_ascii_quotes(document)
-            yield document
+            yield source, document
 
 
 def _with_ascii_quotes(document: Any) -> Any:
@@ -169,8 +322,116 @@ def _with_ascii_quotes(document: Any) -> Any:
     return document.translate(_ASCII_QUOTES) if isinstance(document, str) else document
 
 
-def _with_bar(documents: Iterable[Sentences], silent: bool) -> Iterator[Sentences]:
+def _with_bar(
+    documents: Iterable[Tuple[int, Sentences]], silent: bool
+) -> Iterator[Tuple[int, Sentences]]:
     with tqdm(unit=" words", unit_scale=True, disable=silent, desc="Corpus") as bar:
-        for sentences in documents:
+        for source, sentences in documents:
             bar.update(sum(map(len, sentences)))
-            yield sentences
+            yield source, sentences
+
+
+def _write_cache(
+    documents: Iterable[Tuple[int, Sentences]],
+    folder: Path,
+    weights: Sequence[float],
+    preparation: Preparation,
+) -> Optional[Dict[str, Any]]:
+    """Write the files of a cache. Two passes: words get ids as they turn up, and then
+    by rank.
+
+    RETURNS (Dict[str, Any]): What `_open_cache` needs beside them; None for no text.
+    """
+    ids, n_read, n_sentences, n_characters = _write_provisional(
+        documents, folder, weights
+    )
+    if not n_sentences:
+        return None
+    # Rounded: ten times 0.3 is no less than 3.
+    frequency = {w: round(n_read[i], 6) for w, i in ids.items() if i != UNK_ID}
+    given = preparation.vocabulary
+    words = rank_words(frequency, given)
+    limits = preparation.min_count, preparation.max_size
+    size = vocabulary_size(words, frequency, *limits) if given is None else len(given)
+    rank = np.arange(len(ids), dtype=np.int32)
+    for r, word in enumerate(words):
+        if r >= len(SPECIAL) and word in ids:
+            rank[ids[word]] = r
+    _write_tokens(folder, rank)
+    _write_characters(folder / "characters.npy", words, preparation.max_characters)
+    (folder / "words.txt").write_bytes(("\n".join(words) + "\n").encode("utf8"))
+    longest = preparation.max_characters - 2  # without the marks of its ends
+    counts = TextCounts(
+        sentences=n_sentences,
+        characters=n_characters,
+        words=sum(n_read),
+        unknown=n_read[UNK_ID] + sum(frequency[w] for w in words[size:]),
+        cut=sum(
+            n for w, n in frequency.items() if len(w.encode("utf8", "ignore")) > longest
+        ),
+    )
+    return {"vocab_size": size, "weights": list(weights), "counts": counts._asdict()}
+
+
+def _write_provisional(
+    documents: Iterable[Tuple[int, Sentences]], folder: Path, weights: Sequence[float]
+) -> Tuple[Dict[str, int], Sequence[float], int, int]:
+    """Write the ids of all words as they turn up, and where documents start.
+
+    RETURNS (Tuple[Dict[str, int], List[float], int, int]): The id of each word, how
+        often each id is read in an epoch, sentences, and characters.
+    """
+    # Literal special words of the text would break the structure: they are <UNK>.
+    ids = {word: UNK_ID for word in SPECIAL}
+    n_read, starts, sources = (
+        array("d", [0.0] * len(SPECIAL)),
+        array("q", [0]),
+        array("i"),
+    )
+    n_characters = n_sentences = 0
+    with (folder / "provisional.bin").open("wb") as out:
+        for source, sentences in documents:
+            stream, weight = array("i"), weights[source]
+            for sentence in sentences:
+                for word in sentence:
+                    i = ids.setdefault(word, len(n_read))
+                    if i == len(n_read):
+                        n_read.append(0.0)
+                    n_read[i] += weight
+                    stream.append(i)
+                    n_characters += len(word) + 1
+                stream.append(EOS_ID)
+                n_sentences += 1
+            if stream:
+                stream.tofile(out)
+                starts.append(starts[-1] + len(stream))
+                sources.append(source)
+    np.save(folder / "starts.npy", np.asarray(starts, dtype=np.int64))
+    np.save(folder / "sources.npy", np.asarray(sources, dtype=np.int32))
+    return ids, n_read, n_sentences, n_characters
+
+
+def _write_tokens(folder: Path, rank: Ints) -> None:
+    # Read and written chunk by chunk: pages of memory maps count as this process's.
+    provisional = folder / "provisional.bin"
+    n_tokens = provisional.stat().st_size // np.dtype(np.int32).itemsize
+    with provisional.open("rb") as before, (folder / "tokens.npy").open("wb") as out:
+        _write_header(out, np.int32, (n_tokens,))
+        while len(ids := np.fromfile(before, np.int32, CHUNK_TOKENS)):
+            rank[ids].tofile(out)
+    provisional.unlink()
+
+
+def _write_characters(path: Path, words: List[str], max_characters: int) -> None:
+    with path.open("wb") as out:
+        _write_header(out, np.int16, (len(words), max_characters))
+        for i in range(0, len(words), CHUNK_WORDS):
+            part = words_to_ids(words[i : i + CHUNK_WORDS], max_characters)
+            part.astype(np.int16).tofile(out)
+
+
+def _write_header(out: BinaryIO, dtype: npt.DTypeLike, shape: Tuple[int, ...]) -> None:
+    """The beginning of a .npy file of that dtype and shape."""
+    descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(out, header)

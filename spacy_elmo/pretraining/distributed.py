@@ -4,11 +4,16 @@ import atexit
 import os
 import sys
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Iterator, List, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+# How long processes wait for one another. The first one tokenizes the text alone, which
+# may take hours. `torchrun` ends the others where one fails.
+TIMEOUT = timedelta(days=7)
 
 
 class Processes(NamedTuple):
@@ -72,7 +77,7 @@ def joined_processes() -> Iterator[Processes]:
         return
     if on_gpu:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT)
     try:
         yield Processes(dist.get_rank(), n, device)
     finally:

@@ -10,10 +10,10 @@ from ..bilm import BiLM
 from ..bilm.lstm import LSTMState
 from ..bilm.packing import batch_sizes, packed_positions
 from .corpus import Corpus
-from .directions import Directions, directions
 from .distributed import Processes
-from .language_model import AnySoftmax
+from .softmax import Softmax
 from .vocabulary import EOS_ID, UNK_ID
+from .windows import Directions, directions
 
 Ints = npt.NDArray[Any]
 
@@ -33,7 +33,7 @@ class Perplexity(NamedTuple):
     <UNK>, and cost no more than that: compare only where `n_unknown` is alike.
     `average` is the mean of both directions, as the paper reports it;
     `bits_per_character` is of the average likelihood, over the characters of the
-    words and one more a token.
+    words and one more a token. `files` has that of each file where there are several.
     """
 
     forward: float
@@ -42,15 +42,39 @@ class Perplexity(NamedTuple):
     bits_per_character: float
     n_tokens: int
     n_unknown: int
+    n_characters: int
+    files: Dict[str, "Perplexity"] = {}
 
-    def to_dict(self) -> Dict[str, float]:
-        return self._asdict()
+    def to_dict(self) -> Dict[str, Any]:
+        found = self._asdict()
+        del found["files"]
+        if self.files:
+            found["files"] = {name: p.to_dict() for name, p in self.files.items()}
+        return found
+
+
+def join(files: Dict[str, Perplexity]) -> Perplexity:
+    """The perplexity of several files as one text."""
+    parts = list(files.values())
+    if len(parts) == 1:
+        return parts[0]
+    n_tokens = sum(p.n_tokens for p in parts)
+    n_characters = sum(p.n_characters for p in parts)
+    forward, backward = (
+        math.exp(sum(math.log(getattr(p, name)) * p.n_tokens for p in parts) / n_tokens)
+        for name in ("forward", "backward")
+    )
+    return Perplexity(
+        forward, backward, (forward + backward) / 2,
+        sum(p.bits_per_character * p.n_characters for p in parts) / n_characters,
+        n_tokens, sum(p.n_unknown for p in parts), n_characters, files,
+    )  # fmt: skip
 
 
 @torch.no_grad()
 def evaluate(
     bilm: BiLM,
-    softmax: AnySoftmax,
+    softmax: Softmax,
     corpus: Corpus,
     *,
     state: str,
@@ -82,16 +106,14 @@ def evaluate(
     found = processes.sum(totals.to(processes.device)).cpu().numpy()
     n_tokens, n_unknown = int(found[2]), int(found[3])
     nats = -found[:2] / n_tokens
-    part = n_tokens / len(corpus.tokens)
-    n_characters = part * (corpus.n_characters + corpus.n_sentences)
-    perplexity = np.exp(nats)
+    forward, backward = np.exp(nats).tolist()
+    counts = corpus.counts
+    per_token = (counts.characters + counts.sentences) / len(corpus.tokens)
+    n_characters = round(n_tokens * per_token)
+    bits = float(nats.mean()) * n_tokens / n_characters / math.log(2)
+    average = (forward + backward) / 2
     return Perplexity(
-        forward=float(perplexity[0]),
-        backward=float(perplexity[1]),
-        average=float(perplexity.mean()),
-        bits_per_character=float(nats.mean() * n_tokens / n_characters / math.log(2)),
-        n_tokens=n_tokens,
-        n_unknown=n_unknown,
+        forward, backward, average, bits, n_tokens, n_unknown, n_characters
     )
 
 
@@ -136,7 +158,7 @@ def _cut(texts: List[Ints]) -> Iterator[List[Ints]]:
 
 
 def _log_likelihood(
-    bilm: BiLM, softmax: AnySoftmax, corpus: Corpus, texts: List[Directions], d: int
+    bilm: BiLM, softmax: Softmax, corpus: Corpus, texts: List[Directions], d: int
 ) -> float:
     """The log likelihood of texts of falling length in one direction, in nats. Long
     texts go window by window, with the state carried: memory is bounded.

@@ -1,74 +1,88 @@
-"""[training.logger]: spaCy's loggers (Weights & Biases, MLflow ...) for pretraining."""
+"""Where a run reports: log.jsonl, and one of spaCy's loggers ([training.logger])."""
 
+import json
 import math
 import sys
-from typing import Any, Callable, Dict, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Optional
 
-from ..errors import CorpusError, Errors
+from ..errors import unusable
+from ..storage import replacing
 from .config import Settings
 
-LogStep = Callable[[Dict[str, Any]], None]
+LOG = "log.jsonl"
 
 
-def open_logger(
-    settings: Settings, is_first: bool = True
-) -> Tuple[LogStep, Callable[[], None]]:
-    """Set up the logger of the config, which is any that `spacy train` takes:
+class Log:
+    """The curve of a run: a JSON object a line, each with its "step".
 
-        [training.logger]
-        @loggers = "spacy.WandbLogger.v5"
-        project_name = "my_bilm"
-
-    It sees the loss as that of a component "bilm", and the perplexity of held-out
-    text as the score.
-
-    settings (Settings): The config.
-    is_first (bool): Whether this is the process that logs.
-    RETURNS (Tuple[Callable, Callable]): What takes a record of log.jsonl, and what
-        closes the logger.
+    settings (Settings): The config. Its [training.logger] is any that `spacy train`
+        takes: it sees the loss as that of a component "bilm", and the perplexity of
+        held-out text as the score.
+    folder (Path): Has log.jsonl. What an earlier run wrote is kept, but for the lines
+        after `step` and the closing one ("final"), which are written again.
+    step (int): The step from which the run goes on.
     RAISES (CorpusError): If there is no such logger, or if it cannot be set up.
     """
-    if settings.training.logger is None or not is_first:
-        return lambda record: None, lambda: None
+
+    def __init__(self, settings: Settings, folder: Path, step: int):
+        self.path = folder / LOG
+        kept = "".join(_kept_lines(self.path, step)) if self.path.is_file() else ""
+        with replacing(self.path) as temporary:
+            temporary.write_text(kept, encoding="utf8")
+        self._score = math.nan
+        self._log_step: Optional[Callable[[Dict[str, Any]], None]] = None
+        self._finalize: Callable[[], None] = lambda: None
+        if settings.training.logger is not None:
+            self._log_step, self._finalize = _set_up(settings)
+
+    def write(self, record: Dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf8") as file:
+            file.write(json.dumps(record) + "\n")
+        if self._log_step is not None:
+            self._score = record.get("average", self._score)
+            self._log_step(_to_info(record, self._score))
+
+    def close(self) -> None:
+        self._finalize()
+
+
+def _kept_lines(path: Path, step: int) -> Iterator[str]:
+    for line in path.read_text(encoding="utf8").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            # A run that was killed in the middle of a line.
+            continue
+        if record["step"] <= step and not record.get("final"):
+            yield line + "\n"
+
+
+def _set_up(settings: Settings) -> Any:
     from spacy.util import get_lang_class, registry
     from thinc.api import Config
 
     try:
-        config = {"logger": settings.training.logger}
+        config = {"logger": settings.training.logger or {}}
         setup: Any = registry.resolve(config)["logger"]
-        nlp = get_lang_class(settings.nlp.get("lang", "en"))()
-        # What they ask the config of a pipeline for
+        # Loggers ask a pipeline for its config, and for nothing else.
+        nlp = get_lang_class("xx")()
         scores = {"score_weights": {"perplexity": 1.0}}
         frequency = {"eval_frequency": settings.training.log_steps}
         extra = {"training": {**scores, **frequency}}
         nlp.config = Config(settings.config).merge(extra)
-        log_step, finalize = setup(nlp, sys.stdout, sys.stderr)
+        return setup(nlp, sys.stdout, sys.stderr)
     except Exception as e:  # whatever a logger raises
-        error = Errors.E051.format(path="[training.logger]", problem=e)
-        raise CorpusError(error) from None
-    last = {"average": math.nan}
-
-    def log(record: Dict[str, Any]) -> None:
-        last.update(average=record.get("average", last["average"]))
-        log_step(to_info(record, last["average"]))
-
-    return log, finalize
+        raise unusable("[training.logger]", str(e)) from None
 
 
-def to_info(record: Dict[str, Any], score: float) -> Dict[str, Any]:
-    """A record of log.jsonl as `spacy train` gives it to a logger.
-
-    score (float): The last perplexity of held-out text.
-    """
-    names = ("forward", "backward", "average", "bits_per_character")
+def _to_info(record: Dict[str, Any], score: float) -> Dict[str, Any]:
+    """A record of log.jsonl as `spacy train` gives it to a logger."""
+    names = ("forward", "backward", "bits_per_character")
     scores = {name: record[name] for name in names if name in record}
-    if "average" in scores:
-        scores["perplexity"] = scores.pop("average")
-    scores.setdefault("perplexity", score)
-    losses = {"bilm": record.get("loss", math.nan)}
     return {
         "epoch": int(record["epoch"]), "step": record["step"],
-        "score": score, "other_scores": scores, "losses": losses,
-        "checkpoints": [], "seconds": int(record["seconds"]),
-        "words": record["tokens"],
+        "score": score, "other_scores": {**scores, "perplexity": score},
+        "losses": {"bilm": record.get("loss", math.nan)}, "checkpoints": [],
+        "seconds": int(record["seconds"]), "words": record["tokens"],
     }  # fmt: skip

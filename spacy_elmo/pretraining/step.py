@@ -10,15 +10,14 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ..bilm.lstm import LSTMState
-from .checkpoint import Run
 from .config import TrainingSettings
-from .directions import Directions
 from .distributed import Processes, shares
-from .language_model import AnySoftmax
 from .optimizer import set_learn_rate
+from .run import Run
 from .sampling import Sample, draw_sample
 from .softmax import Softmax, sparse_rows
 from .towers import States
+from .windows import Directions
 
 
 class Step(NamedTuple):
@@ -121,7 +120,7 @@ def _accumulate(
 
 
 def exchange_gradients(
-    softmax: AnySoftmax, sample: Optional[Sample], processes: Processes
+    softmax: Softmax, sample: Optional[Sample], processes: Processes
 ) -> None:
     """Average the gradients of the softmax over the processes. A sparse one has the
     rows of the negatives, which all share, and those of the targets: what is sent
@@ -133,7 +132,7 @@ def exchange_gradients(
         assert param.grad is not None
         if not param.grad.is_sparse:
             processes.sum(param.grad).div_(processes.n)
-    if not (isinstance(softmax, Softmax) and softmax.sparse):
+    if not softmax.sparse:
         return
     weight = softmax.weight
     assert weight.grad is not None

@@ -3,12 +3,13 @@
 import sys
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ..errors import CorpusError, Errors
+from spacy.util import minibatch
+
+from ..errors import unusable
 from .config import CorpusSettings
 
 Sentences = List[List[str]]
@@ -54,6 +55,14 @@ class Tokenizer:
             sentences.extend(self._sentences(part))
         return [sentence for sentence in sentences if sentence]
 
+    def check(self) -> None:
+        """Try the tokenizer.
+
+        RAISES (CorpusError): If it cannot be made, or needs a package.
+        """
+        if not self.settings.tokenized:
+            self._load()
+
     def _sentences(self, part: Any) -> Iterator[List[str]]:
         limit = self.settings.max_length
         if isinstance(part, str) and self.settings.tokenized:
@@ -81,7 +90,7 @@ class Tokenizer:
         try:
             nlp = load_model_from_config(config, auto_fill=True)
         except Exception as e:  # whatever the language or its tokenizer raises
-            raise CorpusError(Errors.E051.format(path="[nlp]", problem=e)) from None
+            raise unusable("[nlp]", str(e)) from None
         # spaCy's limit on the length of a text is for its parser.
         nlp.max_length = sys.maxsize
         self._vocab = nlp.vocab
@@ -92,24 +101,26 @@ class Tokenizer:
 
 
 def tokenize(
-    documents: Iterable[Any], tokenizer: Tokenizer, n_process: int
-) -> Iterator[Sentences]:
+    documents: Iterable[Tuple[int, Any]], tokenizer: Tokenizer, n_process: int
+) -> Iterator[Tuple[int, Sentences]]:
     """Tokenize documents, a few batches ahead of the reader and no more.
 
-    documents (Iterable): See `Tokenizer`.
+    documents (Iterable[Tuple[int, Any]]): A number, which is passed on, and a
+        document (see `Tokenizer`).
     tokenizer (Tokenizer): Runs in each of the processes.
     n_process (int): 1 stays in this process.
-    YIELDS (List[List[str]]): The sentences of each document, in order.
+    YIELDS (Tuple[int, List[List[str]]]): The sentences of each document, in order.
     """
+    tokenizer.check()
     if n_process == 1:
-        yield from map(tokenizer, documents)
+        yield from ((i, tokenizer(document)) for i, document in documents)
         return
-    batches = _batched(documents, BATCH_DOCUMENTS)
     # Not fork: torch may have threads already.
     with ProcessPoolExecutor(
         n_process, get_context("spawn"), _set_tokenizer, (tokenizer,)
     ) as pool:
-        under_way: Deque[Future[List[Sentences]]] = deque()
+        under_way: Deque[Future[List[Tuple[int, Sentences]]]] = deque()
+        batches = minibatch(documents, BATCH_DOCUMENTS)  # type: ignore[no-untyped-call]
         for batch in batches:
             under_way.append(pool.submit(_tokenize_batch, batch))
             if len(under_way) == 4 * n_process:
@@ -132,12 +143,6 @@ def _set_tokenizer(tokenizer: Tokenizer) -> None:
     _tokenizer = tokenizer
 
 
-def _tokenize_batch(batch: List[Any]) -> List[Sentences]:
+def _tokenize_batch(batch: List[Tuple[int, Any]]) -> List[Tuple[int, Sentences]]:
     assert _tokenizer is not None
-    return [_tokenizer(document) for document in batch]
-
-
-def _batched(items: Iterable[Any], n: int) -> Iterator[List[Any]]:
-    items = iter(items)
-    while batch := list(islice(items, n)):
-        yield batch
+    return [(i, _tokenizer(document)) for i, document in batch]

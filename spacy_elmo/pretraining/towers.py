@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from ..bilm import BiLM
 from ..bilm.lstm import LSTMState
 from .corpus import Corpus
-from .directions import Directions
 from .vocabulary import BOS_ID, EOS_ID
+from .windows import Directions
 
 # The state of the LSTMs: by direction, by layer.
 States = List[List[LSTMState]]

@@ -2,40 +2,52 @@
 
 import math
 import os
+import shutil
+import signal
+import threading
 import time
-from contextlib import contextmanager
+import warnings
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+import torch
 from tqdm import tqdm
+from wasabi import msg
 
-from ..bilm import BiLM
 from ..bilm.char_conv import compile_split
 from ..bilm.lstm_grad import compile_cells
-from ..errors import CorpusError, Errors, TrainingError
-from .adaptation import load_start
-from .average import Average
-from .checkpoint import Progress, Run, load_checkpoint, save_checkpoint
-from .config import Settings, TrainingSettings
+from ..bilm.precision import has_fast_bfloat16
+from ..errors import CorpusError, Errors, TrainingError, Warnings
+from ..storage import hold
+from .checkpoint import (
+    BEST,
+    Best,
+    Progress,
+    load_best,
+    load_checkpoint,
+    save_best,
+    save_checkpoint,
+)
+from .config import Settings
 from .corpus import Corpus, load_corpora
-from .directions import Directions
-from .distributed import Processes, joined_processes
-from .evaluation import Perplexity, evaluate
-from .initialization import initialize
-from .language_model import VOCABULARY, make_softmax, write_model
-from .log import Log
-from .loggers import open_logger
-from .optimizer import make_optimizer
+from .distributed import joined_processes
+from .evaluation import Perplexity, evaluate, join
+from .language_model import VOCABULARY, write_model
+from .loggers import Log
+from .run import Run, count_steps, start_run
 from .softmax import compile_softmax
 from .step import Step, train_step
-from .towers import Towers
 from .vocabulary import write_vocabulary
-from .windows import Rows
+from .windows import Directions
 
-LOG = "log.jsonl"
 CONFIG = "config.cfg"
+LOCK = ".pretrain.lock"
+# A run of fewer updates ends before compiling has paid: it takes about a minute.
+MIN_STEPS_TO_COMPILE = 1000
+# Share of unknown words from which a perplexity says little.
+MANY_UNKNOWN = 0.5
 
 
 def pretrain(
@@ -46,224 +58,284 @@ def pretrain(
 
     settings (Settings): The config.
     output (Path): Receives options.json, weights.hdf5, vocab.txt, config.cfg,
-        log.jsonl, the last two checkpoints and the cache of the corpus.
-    silent (bool): No progress bar.
+        log.jsonl, the last two checkpoints, the best weights if they are wanted, and
+        the cache of the corpus.
+    silent (bool): No progress bar and no messages.
     RETURNS (Perplexity): Of the held-out text, if there is one.
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
-    RAISES (TrainingError): If the training cannot go on.
+    RAISES (TrainingError): If the training cannot go on, or was interrupted by SIGINT
+        or SIGTERM: then all that was done is saved.
     """
     # oneDNN keeps a compiled product with its memory for each shape that it meets,
     # 1024 of them by default. Each batch has another number of distinct words, and
     # so bfloat16 on a CPU would grow by gigabytes.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
-    with joined_processes() as processes:
-        return _pretrain(settings, output, processes, silent or not processes.is_first)
-
-
-def _pretrain(
-    settings: Settings, output: Path, processes: Processes, silent: bool
-) -> Optional[Perplexity]:
-    if processes.is_first:
-        output.mkdir(parents=True, exist_ok=True)
-        load_corpora(settings, output, silent=silent)
-    processes.wait()  # for the cache, which the others only open
-    train, dev = load_corpora(settings, output, silent=silent)
-    if settings.training.compile:
-        compile_split()
-        compile_cells()
-        compile_softmax()
-    with _explained_out_of_memory(settings.training):
+    with joined_processes() as processes, ExitStack() as stack:
+        silent = silent or not processes.is_first
+        if processes.is_first:
+            output.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(hold(output / LOCK, lambda: _refuse(output)))
+            _remove_parts(output)
+            load_corpora(settings, output, silent=silent)
+        processes.wait()  # for the cache, which the others only open
+        train, dev = load_corpora(settings, output, silent=silent)
+        _check_words(settings, train, dev)
+        settings = _choose(settings, train, processes.device)
+        if not silent:
+            msg.info(_describe(settings, train))
+        if settings.training.compile:
+            compile_split()
+            compile_cells()
+            compile_softmax()
         run = start_run(settings, train, processes)
         progress = load_checkpoint(run, settings, output)
         if processes.is_first:
             # Not before it is sure that the folder holds no other run.
             settings.config.to_disk(output / CONFIG)
             write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
-        return _train(run, progress, dev, settings, output, silent)
+        return _Training(run, progress, dev, settings, output, silent).train()
 
 
-def start_run(
-    settings: Settings, corpus: Corpus, processes: Optional[Processes] = None
-) -> Run:
-    """A biLM, its softmax, the optimizer and the rows, as they are before training.
+@dataclass
+class _Training:
+    """A run from where it is to its end, and what is written on the way."""
 
-    settings (Settings): The config.
-    corpus (Corpus): The training text.
-    processes (Processes): Those that train; this one alone if None.
-    RETURNS (Run): All of them, on the device of this process.
-    RAISES (CorpusError): If the rows are fewer than the processes.
-    """
-    training, processes = settings.training, processes or Processes()
-    if training.rows < processes.n:
-        wanted = f"at least the number of processes, {processes.n}"
-        raise CorpusError(
-            Errors.E038.format(name="training.rows", wanted=wanted, found=training.rows)
-        )
-    bilm = initialize(BiLM(settings.options), training.seed)
-    width = settings.options.lstm.projection_dim
-    softmax = make_softmax(training.softmax, corpus.vocab_size, width)
-    softmax.initialize(training.seed + 1)
-    if settings.init_from is not None:
-        words = corpus.words[: corpus.vocab_size]
-        load_start(bilm, softmax, words, settings.init_from)
-    bilm.to(processes.device)
-    softmax.to(processes.device)
-    towers: nn.Module = Towers(bilm, corpus, training.state == "zero", training.dropout)
-    if processes.n > 1:
-        towers = DistributedDataParallel(towers)
-    optimizer = make_optimizer(training.optimizer, [bilm, softmax])
-    mine = processes.share(training.rows)
-    rows = Rows(
-        corpus, training.rows, training.unroll_steps, training.seed, mine.start,
-        mine.stop,
-    )  # fmt: skip
-    average = Average(bilm, softmax, training, count_steps(training, corpus))
-    return Run(bilm, softmax, optimizer, rows, towers, processes, average)
+    run: Run
+    progress: Progress
+    dev: Dict[str, Corpus]
+    settings: Settings
+    output: Path
+    silent: bool
+    log: Optional[Log] = None
+    best: Best = Best()
+    shown: Dict[str, str] = field(default_factory=dict)
 
+    def train(self) -> Optional[Perplexity]:
+        progress, n_steps = self.progress, self.run.n_steps
+        self.started = time.perf_counter() - progress.seconds
+        self.saved = time.perf_counter()
+        if self.run.processes.is_first:
+            self.log = Log(self.settings, self.output, progress.step)
+        self.best = self._start_best()
+        if self.settings.paths.init_from and self.dev and progress.step == 0:
+            # What the adaptation starts from; the end of the run says what it gained.
+            self._write({"initial": True, **self._perplexity(0).to_dict()})
+        with self._progress_bar() as bar, _noticed_signals() as signals:
+            while progress.step < n_steps and not self._is_out_of_patience():
+                self._step()
+                self._report()
+                if self.dev:
+                    self._evaluate()
+                self._save(signals)
+                bar.update(self.settings.training.tokens_per_step)
+                bar.set_postfix(self.shown, refresh=False)
+        return self._finish()
 
-def _train(
-    run: Run,
-    progress: Progress,
-    dev: Optional[Corpus],
-    settings: Settings,
-    output: Path,
-    silent: bool,
-) -> Optional[Perplexity]:
-    """All steps that are left, and what is written on the way and at the end."""
-    training = settings.training
-    n_steps = count_steps(training, run.rows.corpus)
-    log = Log(output / LOG, progress.step) if run.processes.is_first else None
-    log_step, close_logger = open_logger(settings, run.processes.is_first)
-    states, losses = progress.states, list(progress.losses)
-    started = time.perf_counter() - progress.seconds
-    if settings.init_from is not None and dev is not None and progress.step == 0:
-        # What the adaptation starts from; the end of the run says what it gained.
-        record = _record(run, training, 0, time.perf_counter() - started)
-        found = _evaluate(run, training, dev, 0)
-        _write(log, {**record, "initial": True, **found.to_dict()})
-    bar = _progress_bar(training, progress.step, n_steps, silent)
-    shown: Dict[str, str] = {}
-    for step in range(progress.step, n_steps):
+    def _step(self) -> None:
+        run, progress, training = self.run, self.progress, self.settings.training
         batch = run.rows.read()
-        done = train_step(run, training, batch, states, step, n_steps)
-        _check_finite(done, step + 1, run.rows, batch, output)
-        states = done.states
-        losses.append(done.loss)
-        bar.update(training.tokens_per_step)
-        n, last = step + 1, step + 1 == n_steps
-        record = _record(run, training, n, time.perf_counter() - started)
-        if n % training.log_steps == 0 or last:
+        done = train_step(
+            run, training, batch, progress.states, progress.step, run.n_steps
+        )
+        progress.step += 1
+        self._check_finite(done, batch)
+        progress.states = done.states
+        progress.losses.append(done.loss)
+        progress.seconds = time.perf_counter() - self.started
+
+    def _report(self) -> None:
+        losses = self.progress.losses
+        if self._is_due(self.settings.training.log_steps):
             mean = sum(losses) / len(losses)
             losses.clear()
-            _write(log, {**record, "loss": mean})
-            log_step({**record, "loss": mean})
-            shown.update(loss=f"{mean:.3f}", epoch=f"{run.rows.epoch:.2f}")
-            bar.set_postfix(shown)
-        if dev is not None and n % training.eval_steps == 0 and not last:
-            found = _evaluate(run, training, dev, training.eval_tokens)
-            _write(log, {**record, **found.to_dict()})
-            log_step({**record, **found.to_dict()})
-            shown["perplexity"] = f"{found.average:.1f}"
-        if n % training.checkpoint_steps == 0 or last:
-            run.average.update(n)
-            seconds = time.perf_counter() - started
-            here = Progress(n, seconds, states, losses)
-            save_checkpoint(run, here, settings, output)
-    bar.close()
-    run.average.apply()
-    if run.processes.is_first:
-        write_model(run.bilm, run.softmax, output)
-    if dev is None:
-        close_logger()
-        return None
-    found = _evaluate(run, training, dev, 0)
-    record = _record(run, training, n_steps, time.perf_counter() - started)
-    _write(log, {**record, "final": True, **found.to_dict()})
-    log_step({**record, **found.to_dict()})
-    close_logger()
-    return found
+            self._write({"loss": mean})
+            self.shown["loss"] = f"{mean:.3f}"
+            self.shown["epoch"] = f"{self.run.rows.epoch:.2f}"
 
+    def _evaluate(self) -> None:
+        training = self.settings.training
+        if not self._is_due(training.eval_steps):
+            return
+        if self._is_last and not training.keep_best:
+            return  # All of the text is read at the end.
+        found = self._perplexity(training.eval_tokens)
+        self._write(found.to_dict())
+        self.shown["perplexity"] = f"{found.average:.1f}"
+        if found.average < self.best.perplexity:
+            self.best = Best(self.progress.step, found.average)
+            if training.keep_best and self.run.processes.is_first:
+                save_best(self.run, self.best, self.output)
 
-def count_steps(settings: TrainingSettings, corpus: Corpus) -> int:
-    """Updates of a whole run."""
-    n_tokens = settings.max_epochs * len(corpus.tokens)
-    if settings.max_tokens is not None:
-        n_tokens = min(n_tokens, settings.max_tokens)
-    return max(1, int(n_tokens // settings.tokens_per_step))
+    def _save(self, signals: List[int]) -> None:
+        training, processes = self.settings.training, self.run.processes
+        step, n_steps, mean = self.progress.step, self.run.n_steps, self.run.mean
+        overdue = time.perf_counter() - self.saved > 60 * training.checkpoint_minutes
+        # All processes save and stop at the same step: where one of them has to.
+        wishes = torch.tensor([bool(signals), overdue and processes.is_first])
+        stop, save = processes.sum(wishes.to(processes.device, torch.int64)).tolist()
+        due = self._is_due(training.checkpoint_steps)
+        if due and mean is not None:
+            if step > n_steps - int(training.average_share * n_steps):
+                mean.update_parameters(self.run.weights)
+        if due or stop or save or self._is_out_of_patience():
+            save_checkpoint(self.run, self.progress, self.settings, self.output)
+            self.saved = time.perf_counter()
+        if stop:
+            raise TrainingError(Errors.E058.format(step=step, n_steps=n_steps))
 
+    def _finish(self) -> Optional[Perplexity]:
+        run, mean = self.run, self.run.mean
+        if mean is not None and int(mean.n_averaged):
+            run.weights.load_state_dict(mean.module.state_dict())
+        if self.settings.training.keep_best:
+            load_best(run, self.output)
+        if run.processes.is_first:
+            write_model(run.bilm, run.softmax, self.output)
+        found = self._perplexity(0) if self.dev else None
+        if found is not None:
+            self._write({"final": True, **found.to_dict()})
+        if self.log is not None:
+            self.log.close()
+        return found
 
-def _evaluate(
-    run: Run, settings: TrainingSettings, corpus: Corpus, max_tokens: int
-) -> Perplexity:
-    return evaluate(
-        run.bilm, run.softmax, corpus, state=settings.state, max_tokens=max_tokens,
-        processes=run.processes,
-    )  # fmt: skip
+    def _start_best(self) -> Best:
+        if self.progress.step == 0 and self.run.processes.is_first:
+            (self.output / BEST).unlink(missing_ok=True)  # of a run that is gone
+        self.run.processes.wait()
+        return load_best(self.run, self.output, only_read=True)
 
+    def _is_due(self, every: int) -> bool:
+        return self.progress.step % every == 0 or self._is_last
 
-def _write(log: Optional[Log], record: Dict[str, Any]) -> None:
-    if log is not None:
-        log.write(record)
+    @property
+    def _is_last(self) -> bool:
+        return self.progress.step == self.run.n_steps
 
-
-def _record(
-    run: Run, settings: TrainingSettings, step: int, seconds: float
-) -> Dict[str, Any]:
-    """What each line of the log says."""
-    return {
-        "step": step,
-        "tokens": step * settings.tokens_per_step,
-        "epoch": round(run.rows.epoch, 4),
-        "learn_rate": run.optimizer.param_groups[0]["lr"],
-        "seconds": round(seconds, 1),
-    }
-
-
-def _progress_bar(
-    settings: TrainingSettings, step: int, n_steps: int, silent: bool
-) -> "tqdm[Any]":
-    return tqdm(
-        total=n_steps * settings.tokens_per_step,
-        initial=step * settings.tokens_per_step,
-        unit=" tokens", unit_scale=True, disable=silent, desc="Pretraining",
-    )  # fmt: skip
-
-
-def _check_finite(
-    done: Step, step: int, rows: Rows, batch: Directions, output: Path
-) -> None:
-    for what, value in (("loss", done.loss), ("norm of the gradients", done.norm)):
-        if math.isfinite(value):
-            continue
-        dump = output / f"batch-{step}.txt"
-        words = rows.corpus.words
-        lines = [" ".join(words[i] for i in row) for row in batch.inputs[0].T]
-        dump.write_text("\n".join(lines) + "\n", encoding="utf8")
-        raise TrainingError(
-            Errors.E053.format(
-                what=what, value=value, step=step, epoch=f"{rows.epoch:.2f}", dump=dump
-            )
+    def _is_out_of_patience(self) -> bool:
+        patience, every = (
+            self.settings.training.patience,
+            self.settings.training.eval_steps,
         )
+        since = self.progress.step - self.best.step
+        return patience is not None and since // every >= patience
+
+    def _perplexity(self, max_tokens: int) -> Perplexity:
+        run, state = self.run, self.settings.training.state
+        return join(
+            {
+                name: evaluate(
+                    run.bilm, run.softmax, corpus, state=state, max_tokens=max_tokens,
+                    processes=run.processes,
+                )
+                for name, corpus in self.dev.items()
+            }
+        )  # fmt: skip
+
+    def _write(self, found: Dict[str, Any]) -> None:
+        """Write a line of the log: where the run is, and what was found."""
+        if self.log is None:
+            return
+        step = self.progress.step
+        record = {
+            "step": step,
+            "tokens": step * self.settings.training.tokens_per_step,
+            "epoch": round(self.run.rows.epoch, 4),
+            "learn_rate": self.run.optimizer.param_groups[0]["lr"],
+            "seconds": round(time.perf_counter() - self.started, 1),
+        }
+        self.log.write({**record, **found})
+
+    def _progress_bar(self) -> "tqdm[Any]":
+        per_step = self.settings.training.tokens_per_step
+        return tqdm(
+            total=self.run.n_steps * per_step,
+            initial=self.progress.step * per_step,
+            unit=" tokens", unit_scale=True, disable=self.silent, desc="Pretraining",
+        )  # fmt: skip
+
+    def _check_finite(self, done: Step, batch: Directions) -> None:
+        step, rows = self.progress.step, self.run.rows
+        for what, value in (("loss", done.loss), ("norm of the gradients", done.norm)):
+            if math.isfinite(value):
+                continue
+            dump = self.output / f"batch-{step}.txt"
+            words = rows.corpus.words
+            lines = [" ".join(words[i] for i in row) for row in batch.inputs[0].T]
+            dump.write_text("\n".join(lines) + "\n", encoding="utf8")
+            epoch = f"{rows.epoch:.2f}"
+            raise TrainingError(
+                Errors.E053.format(
+                    what=what, value=value, step=step, epoch=epoch, dump=dump
+                )
+            )
 
 
 @contextmanager
-def _explained_out_of_memory(settings: TrainingSettings) -> Iterator[None]:
+def _noticed_signals() -> Iterator[List[int]]:
+    """The SIGINT and SIGTERM that came while the block runs. The second of a kind
+    ends the process at once. Only the main thread is asked.
+    """
+    noticed: List[int] = []
+    before: Dict[int, Any] = {}
+    asked = (signal.SIGINT, signal.SIGTERM)
+
+    def notice(number: int, frame: Any) -> None:
+        noticed.append(number)
+        signal.signal(number, before[number])
+
+    if threading.current_thread() is threading.main_thread():
+        before.update({number: signal.signal(number, notice) for number in asked})
     try:
-        yield
-    except (MemoryError, RuntimeError) as e:
-        # torch has a class of its own for GPUs, but a RuntimeError for CPUs.
-        text = str(e)
-        if isinstance(e, TrainingError) or not (
-            isinstance(e, MemoryError)
-            or "out of memory" in text
-            or "allocate memory" in text
-        ):
-            raise
-        raise TrainingError(
-            Errors.E058.format(
-                reason=text.split("\n")[0],
-                rows=settings.rows,
-                steps=settings.unroll_steps,
-                n_samples=settings.softmax.n_samples,
-            )  # fmt: skip
-        ) from None
+        yield noticed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _refuse(output: Path) -> None:
+    raise TrainingError(Errors.E114.format(path=output))
+
+
+def _remove_parts(output: Path) -> None:
+    """Files that a run left that was killed while it wrote. Called under the lock."""
+    for left in output.glob(".*.*"):
+        if left.name != LOCK:
+            left.unlink()
+
+
+def _choose(settings: Settings, corpus: Corpus, device: torch.device) -> Settings:
+    """The settings with precision and compile decided, where they are "auto"."""
+    training = settings.training
+    fast = has_fast_bfloat16(device.type)
+    chosen = {"precision": training.precision, "compile": training.compile}
+    if training.precision == "auto":
+        chosen["precision"] = "bfloat16" if fast else "float32"
+    if training.compile == "auto":
+        compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+        is_long = count_steps(training, corpus) >= MIN_STEPS_TO_COMPILE
+        chosen["compile"] = device.type == "cpu" and bool(compiler) and is_long
+    return replace(settings, training=training.model_copy(update=chosen))
+
+
+def _check_words(settings: Settings, train: Corpus, dev: Dict[str, Corpus]) -> None:
+    """RAISES (CorpusError): If the vocabulary has no word of the training text."""
+    if train.counts.unknown >= train.counts.words:
+        path = settings.vocabulary.path or "made from the text"
+        raise CorpusError(Errors.E059.format(path=path))
+    for path, corpus in {"paths.train": train, **dev}.items():
+        share = corpus.counts.unknown / max(1, corpus.counts.words)
+        if share > MANY_UNKNOWN:
+            warnings.warn(Warnings.W006.format(share=share, path=path), stacklevel=3)
+
+
+def _describe(settings: Settings, corpus: Corpus) -> str:
+    """What is trained on, and how."""
+    counts, training = corpus.counts, settings.training
+    longest = settings.options.char_cnn.max_characters_per_token - 2
+    return (
+        f"{counts.words:,.0f} words in {corpus.documents_per_epoch:,} documents an "
+        f"epoch. {counts.unknown / counts.words:.2%} of the words are outside the "
+        f"vocabulary of {corpus.vocab_size:,}; {counts.cut / counts.words:.3%} are cut "
+        f"to {longest} bytes (model.char_cnn.max_characters_per_token). Products in "
+        f"{training.precision}, {'' if training.compile else 'not '}compiled."
+    )

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import List, Mapping, Optional, Sequence, Union
 
 from ..bilm.characters import BOS, EOS
-from ..errors import CorpusError, Errors
+from ..errors import unusable
 from ..storage import replacing
 
 UNK = "<UNK>"
@@ -14,12 +14,12 @@ END_OF_FILE = "!!!MAXTERMID"
 
 
 def rank_words(
-    counts: Mapping[str, int], first: Optional[Sequence[str]] = None
+    counts: Mapping[str, float], first: Optional[Sequence[str]] = None
 ) -> List[str]:
     """Every word of a corpus, in the order of the softmax: the special words, then
     by falling frequency, as the log-uniform sampler needs it.
 
-    counts (Mapping[str, int]): How often each word occurs.
+    counts (Mapping[str, float]): How often each word is read.
     first (Sequence[str]): A vocabulary to keep in front, as it is.
     RETURNS (List[str]): The words.
     """
@@ -32,7 +32,7 @@ def rank_words(
 
 
 def vocabulary_size(
-    words: Sequence[str], counts: Mapping[str, int], min_count: int, max_size: int
+    words: Sequence[str], counts: Mapping[str, float], min_count: int, max_size: int
 ) -> int:
     """How many of the ranked words the softmax predicts; the others are <UNK>."""
     size = len(SPECIAL)
@@ -52,17 +52,17 @@ def read_vocabulary(path: Union[str, Path]) -> List[str]:
     try:
         text = Path(path).read_text(encoding="utf8")
     except (OSError, UnicodeDecodeError) as e:
-        raise _unusable(path, f"is no readable vocabulary ({e})") from None
+        raise unusable(path, f"is no readable vocabulary ({e})") from None
     lines = text[:-1] if text.endswith("\n") else text
     words = [word for word in lines.split("\n") if word != END_OF_FILE]
     if tuple(words[:3]) != SPECIAL:
         found = ", ".join(map(repr, words[:3]))
-        raise _unusable(path, f"must begin with {', '.join(SPECIAL)}, not {found}")
+        raise unusable(path, f"must begin with {', '.join(SPECIAL)}, not {found}")
     if "" in words:
-        raise _unusable(path, f"line {words.index('') + 1} is empty")
+        raise unusable(path, f"line {words.index('') + 1} is empty")
     twice = [word for word, n in Counter(words).items() if n > 1]
     if twice:
-        raise _unusable(path, f"has words twice: {', '.join(map(repr, twice[:5]))}")
+        raise unusable(path, f"has words twice: {', '.join(map(repr, twice[:5]))}")
     return words
 
 
@@ -70,7 +70,3 @@ def write_vocabulary(path: Path, words: Sequence[str]) -> None:
     """Write a vocabulary, one word a line."""
     with replacing(path) as temporary:
         temporary.write_text("\n".join(words) + "\n", encoding="utf8")
-
-
-def _unusable(path: Union[str, Path], problem: str) -> CorpusError:
-    return CorpusError(Errors.E051.format(path=path, problem=problem))

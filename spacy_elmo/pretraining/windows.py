@@ -1,4 +1,6 @@
-from typing import Any, Dict, List, Optional
+"""The windows of text that a step reads, in both directions."""
+
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -6,9 +8,44 @@ import torch
 
 from ..errors import CorpusError, Errors
 from .corpus import Corpus
-from .directions import Directions, directions
+from .vocabulary import BOS_ID, EOS_ID
 
 Ints = npt.NDArray[Any]
+
+
+class Directions(NamedTuple):
+    """What each direction reads and predicts, in the order of reading. Axis 0 is
+    the direction: 0 forward, 1 backward.
+    """
+
+    inputs: Ints
+    targets: Ints
+
+
+def directions(tokens: Ints) -> Directions:
+    """The two language models of whole sentences. Forward reads <S> w1 ... wn and
+    predicts w1 ... wn </S>; backward reads </S> wn ... w1 and predicts
+    wn ... w1 <S>. The order of the sentences is the same for both, as in bilm-tf.
+
+    tokens (Ints1d): Word ids, each sentence closed by </S>; shape (n,).
+    RETURNS (Directions): Shapes (2, n).
+    """
+    forward = np.asarray(tokens)
+    last = np.flatnonzero(forward == EOS_ID)
+    first = np.concatenate([[0], last[:-1] + 1])
+    # Position k of a sentence that spans [first, last] reads last - (k - first).
+    reverse = np.repeat(first + last, last - first + 1) - np.arange(len(forward))
+    backward = forward[reverse]
+    inputs = np.stack([_shift(forward, 1), backward])
+    inputs[0, first] = BOS_ID
+    targets = np.stack([forward, _shift(backward, -1)])
+    targets[1, last] = BOS_ID
+    return Directions(inputs, targets)
+
+
+def _shift(x: Ints, n: int) -> Ints:
+    """`np.roll` of one axis; what comes around is overwritten by the caller."""
+    return np.concatenate([x[-n:], x[:-n]])
 
 
 class Rows:
@@ -28,13 +65,7 @@ class Rows:
     def __init__(
         self, corpus: Corpus, n_rows: int, steps: int, seed: int, first: int, last: int
     ):
-        n_tokens, n_documents = len(corpus.tokens), corpus.n_documents
-        if n_tokens < n_rows * steps or n_documents < n_rows:
-            raise CorpusError(
-                Errors.E052.format(
-                    found=n_tokens, documents=n_documents, rows=n_rows, steps=steps
-                )
-            )
+        _check_size(corpus, n_rows, steps)
         self.corpus = corpus
         self.n_rows = n_rows
         self.steps = steps
@@ -50,7 +81,7 @@ class Rows:
     def epoch(self) -> float:
         """Epochs read, in the mean over the rows."""
         epoch, document, _ = self.positions.mean(axis=0)
-        return float(epoch + document * self.n_rows / self.corpus.n_documents)
+        return float(epoch + document * self.n_rows / self.corpus.documents_per_epoch)
 
     def read(self) -> Directions:
         """The next window, shapes (2, steps, rows)."""
@@ -97,8 +128,21 @@ class Rows:
     def _dealt(self, epoch: int, r: int) -> Ints:
         """The documents of a row in an epoch, in the order of reading."""
         if epoch not in self._orders:
-            rng = np.random.default_rng([self.seed, epoch])
-            self._orders[epoch] = rng.permutation(self.corpus.n_documents)
+            self._orders[epoch] = self.corpus.epoch(epoch, self.seed)
             for old in [e for e in self._orders if e < self.positions[:, 0].min()]:
                 del self._orders[old]
         return self._orders[epoch][self.rows[r] :: self.n_rows]
+
+
+def _check_size(corpus: Corpus, n_rows: int, steps: int) -> None:
+    """Each row must have a document in each epoch, and a window of text."""
+    n_tokens, n_documents = corpus.tokens_per_epoch, corpus.documents_per_epoch
+    if n_documents < n_rows:
+        found, advice = f"{n_documents:,} documents", "'training.rows'"
+        why = f"for {n_rows} rows: each row reads documents of its own"
+    elif n_tokens < n_rows * steps:
+        found, why = f"{n_tokens:,.0f} tokens", f"for {n_rows} rows of {steps} tokens"
+        advice = "'training.rows' or 'training.unroll_steps'"
+    else:
+        return
+    raise CorpusError(Errors.E052.format(found=found, why=why, advice=advice))

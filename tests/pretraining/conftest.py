@@ -5,8 +5,7 @@ from thinc.api import Config
 
 import spacy_elmo.layers.segmenters  # noqa: F401 (registers the segmenters)
 from spacy_elmo.pretraining.config import CorpusSettings, read_settings
-from spacy_elmo.pretraining.corpus import load_corpus
-from spacy_elmo.pretraining.corpus_files import Recipe
+from spacy_elmo.pretraining.corpus import Preparation, load_corpus
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,14 +18,20 @@ def one_thread():
 
 @pytest.fixture
 def make_corpus(tmp_path):
-    """make_corpus(text, **settings of [corpus] and of Recipe) -> Corpus"""
+    """make_corpus(text, **settings of [corpus] and of Preparation) -> Corpus; several
+    texts are files text-0.txt, text-1.txt ..."""
 
-    def make(text, name="text.txt", tokenized=True, settings=None, **recipe):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf8")
+    def make(text, name="text.txt", tokenized=True, settings=None, **how):
+        texts = {name: text}
+        if isinstance(text, list):
+            texts = {f"text-{i}.txt": text for i, text in enumerate(text)}
+        for file, content in texts.items():
+            (tmp_path / file).write_text(content, encoding="utf8")
         settings = CorpusSettings(tokenized=tokenized, **(settings or {}))
-        recipe = Recipe({"lang": "en"}, settings, **{"max_characters": 16, **recipe})
-        return load_corpus(str(path), tmp_path / f"{name}.cache", recipe, silent=True)
+        how = {"nlp": {"lang": "en"}, "max_characters": 16, **how}
+        files = [tmp_path / file for file in texts]
+        preparation = Preparation(settings=settings, **how)
+        return load_corpus(files, tmp_path / f"{name}.cache", preparation, silent=True)
 
     return make
 

@@ -38,21 +38,25 @@ def test_the_original_config_is_the_recipe_of_the_paper():
 @pytest.mark.parametrize(
     "name, value, problem",
     [
-        ("training.rows", "many", "rows must be a whole number, not 'many'"),
-        ("training.rows", 0, "rows must be >= 1"),
-        ("training.dropout", 1.5, "dropout must be between 0 and 1"),
-        ("training.grad_clip", 0, "grad_clip must be > 0"),
-        ("training.state", "warm", "'carried' or 'zero'"),
-        ("training.compile", 1, "compile must be true or false"),
-        ("training.optimizer.name", "sgd", "'adamw' or 'adagrad'"),
-        ("training.softmax.kind", "hierarchical", "'sampled' or 'full' or 'adaptive'"),
-        ("training.softmax.cutoffs", [20, 10], "cutoffs must be rising"),
-        ("corpus.ascii_quotes", -1, "ascii_quotes must be between 0 and 1"),
-        ("vocabulary.path", 3, "path must be text"),
+        ("training.rows", "many", "rows must be a valid integer, not 'many'"),
+        ("training.rows", 0, "rows must be greater than or equal to 1, not 0"),
+        ("training.dropout", 1.5, "dropout must be less than or equal to 1, not 1.5"),
+        ("training.grad_clip", 0, "grad_clip must be greater than 0"),
+        ("training.max_epochs", float("nan"), "max_epochs must be a finite number"),
+        ("training.state", "warm", "'carried' or 'zero', not 'warm'"),
+        ("training.compile", "on", "compile must be True, False or 'auto'"),
+        ("training.optimizer.name", "sgd", "'adamw' or 'adagrad', not 'sgd'"),
+        ("training.softmax.kind", "hierarchical", "'sampled' or 'full'"),
+        ("training.softmax.n", 3, r"n: is no setting of \[training.softmax\], which.*"),
+        ("training.patience", 3, "ELMO062.*training.patience.*paths.dev"),
+        ("corpus.ascii_quotes", -1, "ascii_quotes must be greater than or equal to 0"),
+        ("corpus.weights", {"a": -1.0}, "weights.a must be greater than or equal to 0"),
+        ("vocabulary.path", 3, "path must be a valid string, not 3"),
+        ("paths.train", 3, "paths.train must be a valid list, not 3"),
         ("training.steps", 3, r"steps: is no setting of \[training\]"),
         ("paths.train", None, r"paths\.train"),
     ],
 )
 def test_an_impossible_setting_is_named(make_settings, name, value, problem):
     with pytest.raises(CorpusError, match=problem):
-        make_settings(overrides={name: value})
+        make_settings(dev=False, overrides={name: value})

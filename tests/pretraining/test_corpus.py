@@ -8,8 +8,7 @@ from spacy_elmo.bilm.characters import words_to_ids
 from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining import corpus as corpus_module
 from spacy_elmo.pretraining.config import CorpusSettings
-from spacy_elmo.pretraining.corpus import load_corpora
-from spacy_elmo.pretraining.corpus_files import Recipe, fingerprint
+from spacy_elmo.pretraining.corpus import Preparation, load_corpora
 from spacy_elmo.pretraining.vocabulary import SPECIAL
 
 TEXT = "b a b\na c\n\n\nb <S> d\n"
@@ -26,8 +25,10 @@ def test_sentences_are_ranked_ids_closed_by_their_end(make_corpus):
     assert [words_of(corpus, i) for i in range(corpus.n_documents)] == [
         "b a b </S> a c </S>", "b <UNK> d </S>"
     ]  # fmt: skip
-    assert corpus.n_sentences == 3
-    assert corpus.n_characters == 7 * 2 + 4  # "<S>" and its blank are 4
+    assert corpus.counts.sentences == 3
+    assert corpus.counts.characters == 7 * 2 + 4  # "<S>" and its blank are 4
+    # "<S>", "c" and "d"
+    assert (corpus.counts.words, corpus.counts.unknown) == (8, 3)
     assert np.array_equal(corpus.characters, words_to_ids(corpus.words, 16))
     assert corpus.in_vocabulary(np.array([0, 4, 5, 6])).tolist() == [0, 4, 2, 2]
 
@@ -61,14 +62,14 @@ def test_the_cache_is_reused_until_something_changes(
     first = make_corpus(TEXT, min_count=1)
     stat = os.stat(tmp_path / "text.txt")
 
-    def again(text, **recipe):
+    def again(text, **how):
         # As it was before it was written anew.
         (tmp_path / "text.txt").write_text(text)
         os.utime(tmp_path / "text.txt", ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        settings = CorpusSettings(tokenized=True, n_process=recipe.pop("n_process", 1))
-        recipe = Recipe({"lang": "en"}, settings, max_characters=16, **recipe)
-        path, cache = str(tmp_path / "text.txt"), tmp_path / "text.txt.cache"
-        return corpus_module.load_corpus(path, cache, recipe, silent=True)
+        settings = CorpusSettings(tokenized=True, n_process=how.pop("n_process", 1))
+        preparation = Preparation({"lang": "en"}, settings, 16, **how)
+        files, cache = [tmp_path / "text.txt"], tmp_path / "text.txt.cache"
+        return corpus_module.load_corpus(files, cache, preparation, silent=True)
 
     with monkeypatch.context() as patch:
         patch.setattr(corpus_module, "tokenize", None)
@@ -76,11 +77,6 @@ def test_the_cache_is_reused_until_something_changes(
         again(TEXT, n_process=2)
     assert again(TEXT, min_count=2).vocab_size == 5
     assert len(again(TEXT + "e\n", min_count=2).tokens) == len(first.tokens) + 2
-
-
-def test_caches_of_earlier_versions_stay_readable():
-    key = fingerprint([], Recipe({"lang": "en"}, CorpusSettings(n_process=3)))
-    assert key == ("f6bef562708f9a7bf4d75a080459e0784b5956a0f31c2179d66245305a43512d")
 
 
 def test_several_processes_make_the_same_corpus(make_corpus):
@@ -101,5 +97,5 @@ def test_an_empty_text_is_an_error(make_corpus, text):
 def test_held_out_text_has_the_vocabulary_of_the_training_text(make_settings, tmp_path):
     settings = make_settings(overrides={"vocabulary.max_size": 10})
     train, dev = load_corpora(settings, tmp_path / "out", silent=True)
-    assert train.vocab_size == dev.vocab_size == 10
-    assert train.words[:10] == dev.words[:10]
+    assert train.vocab_size == dev["dev.txt"].vocab_size == 10
+    assert train.words[:10] == dev["dev.txt"].words[:10]

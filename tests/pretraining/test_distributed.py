@@ -9,9 +9,9 @@ import torch
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pretraining import training
 from spacy_elmo.pretraining.corpus import load_corpora
 from spacy_elmo.pretraining.distributed import Processes
+from spacy_elmo.pretraining.run import start_run
 from spacy_elmo.pretraining.step import train_step
 from spacy_elmo.pretraining.training import pretrain
 
@@ -55,7 +55,7 @@ def test_two_processes_have_the_curve_of_one_and_either_goes_on(
     # Two processes for the first half of the run, and then one.
     half = ("--training.max_tokens", str(5 * 10 * 4))
     printed = torchrun(2, tmp_path / "config.cfg", tmp_path / "two", *half)
-    assert printed.count("Perplexity, average") == 1
+    assert printed.count("held-out text") == 1
     assert losses(tmp_path / "two").keys() == set(range(1, 5))
     pretrain(settings, tmp_path / "two", silent=True)
     found = losses(tmp_path / "two")
@@ -70,7 +70,7 @@ def test_two_processes_have_the_curve_of_one_and_either_goes_on(
 def one_step(make_settings, tmp_path, **training):
     settings = make_settings(dropout=0.0, **training)
     corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
-    run = training.start_run(settings, corpus)
+    run = start_run(settings, corpus)
     states = None
     for step in range(3):
         done = train_step(run, settings.training, run.rows.read(), states, step, 9)
@@ -106,7 +106,7 @@ def test_sparse_gradients_are_exact_with_adagrad(make_settings, tmp_path, parts)
 
 
 def test_sparse_gradients_need_an_optimizer_that_has_them(make_settings):
-    with pytest.raises(CorpusError, match="ELMO038.*softmax.sparse.*adagrad"):
+    with pytest.raises(CorpusError, match="softmax.sparse needs.*adagrad"):
         make_settings(softmax={**SAMPLED, "sparse": True})
 
 
@@ -114,7 +114,7 @@ def test_more_processes_than_rows_are_refused(make_settings, tmp_path):
     settings = make_settings()
     corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
     with pytest.raises(CorpusError, match="training.rows.*processes, 5"):
-        training.start_run(settings, corpus, Processes(0, 5))
+        start_run(settings, corpus, Processes(0, 5))
 
 
 @pytest.mark.parametrize("n_rows, n", [(5, 2), (4, 4), (128, 3)])

@@ -15,6 +15,7 @@ from spacy_elmo.pretraining.config import OptimizerSettings, read_settings
 from spacy_elmo.pretraining.corpus import load_corpora
 from spacy_elmo.pretraining.language_model import read_softmax
 from spacy_elmo.pretraining.optimizer import learn_rate
+from spacy_elmo.pretraining.run import start_run
 from spacy_elmo.pretraining.softmax import Softmax
 from spacy_elmo.pretraining.training import pretrain
 
@@ -70,15 +71,12 @@ RECIPES = {
         "optimizer": {"name": "adagrad", "learn_rate": 0.3, "decay": "none",
                       "warmup_steps": 0},
     },
-    "adaptive": {
-        "state": "zero", "softmax": {"kind": "adaptive", "cutoffs": [10, 20]}
-    },
     "bfloat16": {"precision": "bfloat16"},
     "averaged": {"average_share": 0.6, "checkpoint_steps": 2},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("recipe", list(RECIPES.values())[:4], ids=list(RECIPES)[:4])
+@pytest.mark.parametrize("recipe", list(RECIPES.values())[:3], ids=list(RECIPES)[:3])
 def test_a_language_is_learned_far_below_its_unigram_entropy(
     make_settings, tmp_path, recipe
 ):
@@ -161,7 +159,7 @@ def test_the_weights_that_are_written_are_the_mean_over_the_last_part(
 ):
     def saved():
         path = tmp_path / "out" / checkpoint.CHECKPOINT
-        return torch.load(path, weights_only=True)["softmax"]["weight"]
+        return torch.load(path, weights_only=True)["weights"]["1.weight"]
 
     every = {"average_share": 0.5, "checkpoint_steps": 1, "rows": 5}
     flat = {"learn_rate": 0.01, "decay": "none", "warmup_steps": 0}
@@ -198,22 +196,6 @@ def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
     assert sorted(losses(tmp_path / "out")) == list(range(1, 11))
 
 
-def test_a_checkpoint_of_the_first_version_goes_on(make_settings, tmp_path, stop_at):
-    settings = make_settings()
-    pretrain(settings, tmp_path / "unbroken", silent=True)
-    stop_at(4)
-    with pytest.raises(KeyboardInterrupt):
-        pretrain(settings, tmp_path / "broken", silent=True)
-    path = tmp_path / "broken" / checkpoint.CHECKPOINT
-    saved = torch.load(path, weights_only=True)
-    del saved["losses"], saved["settings"]["corpus"]
-    saved["settings"]["training.optimizer"]["learn_rate"] = 0.02
-    torch.save(saved, path)
-    stop_at(None)
-    pretrain(settings, tmp_path / "broken", silent=True)
-    assert_same_run(tmp_path / "broken", tmp_path / "unbroken")
-
-
 @pytest.mark.parametrize("where, what", [(0, "loss"), (1, "norm of the gradients")])
 def test_a_loss_that_is_not_finite_stops_with_step_and_batch(
     make_settings, tmp_path, monkeypatch, where, what
@@ -238,23 +220,6 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_batch(
     assert saved["step"] == 3
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("CUDA out of memory. Tried to allocate 20 GiB"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
-        MemoryError(),
-    ],
-)
-def test_out_of_memory_says_what_to_lower(make_settings, tmp_path, monkeypatch, error):
-    def fail(*args):
-        raise error
-
-    monkeypatch.setattr(training, "train_step", fail)
-    with pytest.raises(TrainingError, match=r"ELMO058.*unroll_steps' \(now 10\)"):
-        pretrain(make_settings(), tmp_path / "out", silent=True)
-
-
 @pytest.mark.parametrize("state", ["zero", "carried"])
 def test_a_window_sees_what_the_windows_before_it_left(make_settings, tmp_path, state):
     """The loss of two short windows is that of a long one, in either state: what is
@@ -264,7 +229,7 @@ def test_a_window_sees_what_the_windows_before_it_left(make_settings, tmp_path, 
 
     def mean_loss(unroll_steps, n):
         settings = make_settings(state=state, dropout=0.0, unroll_steps=unroll_steps)
-        run = training.start_run(settings, corpus)
+        run = start_run(settings, corpus)
         states, found = None, []
         for _ in range(n):
             batch = run.rows.read()

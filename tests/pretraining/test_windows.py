@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pretraining.directions import directions
-from spacy_elmo.pretraining.windows import Rows
+from spacy_elmo.pretraining.windows import Rows, directions
 
 # Each document is told by its words; their lengths differ widely.
 DOCUMENTS = [
@@ -91,5 +90,5 @@ def test_processes_share_the_rows_among_them(corpus):
 
 @pytest.mark.parametrize("n_rows, steps", [(11, 1), (10, 1000)])
 def test_a_corpus_too_small_for_its_rows_is_an_error(corpus, n_rows, steps):
-    with pytest.raises(CorpusError, match="ELMO052.* 10 documents"):
+    with pytest.raises(CorpusError, match="ELMO052.* (10 documents|[0-9]+ tokens) in"):
         Rows(corpus, n_rows, steps, seed=0, first=0, last=n_rows)
