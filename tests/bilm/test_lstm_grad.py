@@ -83,9 +83,10 @@ def test_the_compiled_functions_are_as_good_as_exact():
     outs = []
     for functions in ((torch.sigmoid, torch.tanh), (rational_sigmoid, rational_tanh)):
         torch.manual_seed(0)
-        out = [torch.empty(4, 5) for _ in range(6)]
-        pre, c = torch.randn(4, 20), torch.randn(4, 5)
-        cell_forward(*out, c, pre, torch.zeros(20), torch.ones(4, 1), 3.0, *functions)
-        outs.append([*out, c])
+        gates, c = torch.randn(4, 20), torch.randn(4, 5)
+        out = [gates, c, torch.empty(4, 5), torch.empty(4, 5)]
+        keep = torch.ones(4, 1)
+        cell_forward(gates.chunk(4, dim=1), c, keep, 3.0, *out[2:], *functions)
+        outs.append(out)
     for mine, theirs in zip(*outs):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=2e-6)
