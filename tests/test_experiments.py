@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
-from spacy.tokens import Doc, Span
+from spacy.cli.train import train
+from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import load_model_from_config
 from thinc.api import Config
@@ -16,12 +17,13 @@ pytest.importorskip("scorch", reason='pip install ".[experiments]"')
 
 FOLDER = Path(__file__).parent.parent / "benchmarks" / "experiments"
 PLANS = sorted(FOLDER.glob("*/experiment.yml"))
-sys.path.insert(0, str(FOLDER))
+sys.path[:0] = [str(FOLDER), str(FOLDER / "ud")]
 
 import answers  # noqa: E402
 import components  # noqa: E402, F401
 import coref  # noqa: E402
 import data  # noqa: E402
+import evaluate  # noqa: E402
 import roles  # noqa: E402
 import run  # noqa: E402
 import tags  # noqa: E402
@@ -180,3 +182,26 @@ def test_a_model_learns_three_docs_by_heart_and_is_saved(
     nlp.to_disk(tmp_path)
     again = [Example(to_predict(eg.y), eg.y) for eg in examples]
     assert spacy.load(tmp_path).evaluate(again)[score] == 1.0
+
+
+def test_a_treebank_is_learned_and_scored(tiny_weights, tmp_path):
+    nlp = spacy.blank("en")
+    docs = [
+        Doc(
+            nlp.vocab, words=[who, verb, "."], lemmas=[who, verb.rstrip("s"), "."],
+            pos=["NOUN", "VERB", "PUNCT"], tags=["NNS", "VB", "."], heads=[1, 1, 1],
+            deps=["nsubj:pass", "ROOT", "punct"],
+        )
+        for who, verb in [("dogs", "bark"), ("cats", "purrs"), ("birds", "sing")]
+    ]  # fmt: skip
+    path = tmp_path / "docs.spacy"
+    # The parser leaves out relations that it sees less than 30 times.
+    DocBin(docs=docs * 12).to_disk(path)
+    overrides = {
+        "paths.train": str(path), "paths.dev": str(path),
+        "paths.elmo": str(tiny_weights), "training.max_steps": 25,
+        "training.eval_frequency": 25,
+    }  # fmt: skip
+    train(FOLDER.parents[1] / "configs" / "ud.cfg", tmp_path, overrides=overrides)
+    scores = evaluate.score(spacy.load(tmp_path / "model-last"), docs)
+    assert all(scores[name] == 100 for name in ("UPOS", "XPOS", "UAS", "LAS"))

@@ -69,7 +69,8 @@ def treebank(name: str) -> Reader:
             yield Doc(
                 vocab, words=[r[1] for r in rows], lemmas=[r[2] for r in rows],
                 pos=[r[3] for r in rows], tags=[r[4] for r in rows], heads=heads,
-                deps=[r[6] for r in rows],
+                # spaCy's name of it, which its parser knows
+                deps=["ROOT" if r[6] == "root" else r[6] for r in rows],
             )  # fmt: skip
 
     return read

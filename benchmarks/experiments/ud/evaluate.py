@@ -1,0 +1,85 @@
+"""Scores of pipelines on Universal Dependencies with gold tokens and sentences, as the
+script of the CoNLL 2018 shared task counts: all tokens, punctuation too, and relations
+without their subtypes.
+
+    python evaluate.py corpus/ewt_dev.spacy --model training/ud/model-best
+"""
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Dict, Iterable, List, Tuple
+
+import spacy
+import typer
+from spacy.tokens import Doc, DocBin, Token
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1])]
+
+from harness import machine, save, table  # noqa: E402
+
+
+def main(
+    paths: List[Path],
+    model: Annotated[List[Path], typer.Option(help="Folders of trained pipelines")],
+    output: Path = HERE,
+) -> None:
+    """Write results.json and results.md."""
+    found: Dict[str, Dict[str, Dict[str, float]]] = {}
+    for folder in model:
+        nlp = spacy.load(folder)
+        name = folder.parent.name
+        found[name] = {
+            path.stem: score(nlp, DocBin().from_disk(path).get_docs(nlp.vocab))
+            for path in paths
+        }
+    columns = list(next(iter(next(iter(found.values())).values())))
+    rows = [
+        [name, part, *(f"{scores[column]:,.1f}" for column in columns)]
+        for name, parts in found.items()
+        for part, scores in parts.items()
+    ]
+    text = f"""# A pipeline on Universal Dependencies, English EWT 2.16
+
+Gold tokens and sentences; accuracies in percent.
+
+{table(["pipeline", "part", *columns], rows)}
+Machine: {machine()}.
+"""
+    save("results", {"machine": machine(), "pipelines": found}, text, output)
+
+
+def score(nlp: Any, golds: Iterable[Doc]) -> Dict[str, float]:
+    golds = list(golds)
+    start = time.perf_counter()
+    docs = list(nlp.pipe(one_sentence(gold) for gold in golds))
+    seconds = time.perf_counter() - start
+    right: Counter[str] = Counter()
+    for token, gold in zip(tokens(docs), tokens(golds)):
+        for name, value in values(token).items():
+            right[name] += value == values(gold)[name]
+    n = sum(map(len, golds))
+    return {**{k: 100 * x / n for k, x in right.items()}, "words/s": n / seconds}
+
+
+def one_sentence(gold: Doc) -> Doc:
+    starts = [i == 0 for i in range(len(gold))]
+    return Doc(gold.vocab, words=[t.text for t in gold], sent_starts=starts)
+
+
+def tokens(docs: Iterable[Doc]) -> Iterable[Token]:
+    return (token for doc in docs for token in doc)
+
+
+def values(token: Token) -> Dict[str, Tuple[Any, ...]]:
+    relation = token.dep_.split(":")[0]
+    return {
+        "UPOS": (token.pos_,), "XPOS": (token.tag_,), "lemmas": (token.lemma_,),
+        "UAS": (token.head.i,), "LAS": (token.head.i, relation),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    typer.run(main)
