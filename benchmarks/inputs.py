@@ -2,11 +2,11 @@
 
 from itertools import cycle
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Iterator, List, Optional
 
 import spacy
 import torch
-from experiments.data import sentences as read_rows
+from experiments.data import sentences as sentences_of
 from harness import ROOT
 from spacy.language import Language
 
@@ -60,6 +60,11 @@ def read_sentences(path: Optional[Path], n_words: int) -> Sentences:
         sentences.append(sentence)
         n += len(sentence)
     return sentences
+
+
+def read_rows(path: Path) -> Iterator[List[List[str]]]:
+    """Of the tokens of each sentence of a treebank."""
+    return sentences_of(path.read_text(encoding="utf8"))
 
 
 def make_pipeline(weights: object, **arguments: Any) -> Language:
