@@ -42,7 +42,7 @@ PLAN: Dict[str, Any] = {
                 "scores": {"ents_f": "NER, UNER-EWT"}},
     },
     "arms": {
-        name: {"encoder": "cnn_elmo", "weights": name.replace(",", "").replace(" ", "_")}
+        name: {"encoder": "cnn_elmo", "weights": name.replace(" ", "_")}
         for name in RECIPES
     },
 }  # fmt: skip
