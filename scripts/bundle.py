@@ -49,7 +49,7 @@ def model(
     meta = {
         "name": output.name, "lang": config["nlp"]["lang"], "version": __version__,
         "license": "MIT",
-        "parameters": sum(p.numel() for p in bilm.parameters()),
+        "parameters": bilm.n_parameters,
         "vocab_size": softmax.vocab_size,
         "perplexity": {path.stem: evaluate(output, str(path)) for path in heldout},
         "training": {

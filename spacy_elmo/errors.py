@@ -72,7 +72,7 @@ class Errors:
         "[ELMO020] The state given has {found} rows, but there are {wanted} "
         "sentences. Pass the state back with as many sentences as it came from."
     )
-    E021 = "[ELMO021] Unknown precision '{precision}': use 'float32' or 'bfloat16'."
+    E021 = "[ELMO021] Unknown precision '{precision}': use one of {known}."
     E022 = (
         "[ELMO022] Sentence {i} is a {type}, not a list of words. Split it first, for "
         "instance by spaCy's tokenizer."

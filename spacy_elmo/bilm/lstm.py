@@ -1,17 +1,17 @@
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from .lstm_grad import lstm_train
-from .lstm_predict import Moves, predict_bfloat16, predict_float32, predict_repeated
+from .lstm_predict import ARITHMETICS, Arithmetic, Float32, Moves, predict
 from .options import LSTMOptions
 
-PADDING = 64  # of a row of weights, in numbers
-# Inputs that are read so many times each, in the mean, have their products made
-# beforehand. They take 16 bytes an input and unit of the cell: at the original size
-# 270 MB for a batch of 8192 tokens at the most, and half of that for running text.
-LEAST_READINGS = 2
+# Where the gates take a multiple of ALIASED numbers, PADDING columns keep the rows of
+# the kernel apart: else all elements of a column share a few sets of a processor's
+# cache, and a product of 16 to 128 rows takes twice as long (original size).
+ALIASED = 16384
+PADDING = 16
 
 
 class LSTMState(NamedTuple):
@@ -32,7 +32,7 @@ class LSTMLayer(nn.Module):
 
     Sequences come packed: time step after time step, and within a step the rows in
     falling order of their length, so that the rows alive at step t are the first
-    `batch_sizes[t]`. There is no padding.
+    `batch_sizes[t]`. There is no padding of sequences.
 
     options (LSTMOptions): The geometry.
     """
@@ -41,70 +41,31 @@ class LSTMLayer(nn.Module):
         super().__init__()
         H, P = options.dim, options.projection_dim
         self.options = options
-        # Columns are the gates i, f, o, j: the three sigmoids lie side by side. The
-        # bias is stored without the +1 of the forget gate, as in the official files.
-        self.weight = nn.Parameter(torch.empty(P + P, 4 * H))
-        self.bias = nn.Parameter(torch.empty(4 * H))
+        # [b; W], shape (1 + 2 * projection, 4 * dim + padding): with a 1 before each
+        # input, the bias comes with the product. Columns are the gates i, f, o, j:
+        # the three sigmoids lie side by side. The bias is stored without the +1 of
+        # the forget gate, as in the official files. Padding is zeros.
+        padding = 0 if 4 * H % ALIASED else PADDING
+        self.kernel = nn.Parameter(torch.zeros(1 + P + P, 4 * H + padding))
         self.projection = (
             nn.Parameter(torch.empty(H, P)) if options.has_projection else None
         )
-        # What prediction multiplies by instead, if it runs in bfloat16.
-        self.low_precision: Optional[Tuple[Tensor, Optional[Tensor]]] = None
+        self.precision = "float32"
+        # Weights in a low precision, and what they were made of.
+        self._low: Optional[Tuple[Any, Arithmetic]] = None
 
-    def pad_rows(self) -> None:
-        """Give the weight memory of its own, for a model whose values are to be read
-        after this: its rows begin four cache lines further apart, and there is a row
-        before them for the bias.
+    @property
+    def weight(self) -> Tensor:
+        """W, shape (2 * projection, 4 * dim): rows of x, then of h. A view."""
+        return self.kernel[1:, : 4 * self.options.dim]
 
-        At a power of two, the elements of a column fall into the same few sets of a
-        processor's cache: on huge pages the recurrent product then takes twice as
-        long, on others a tenth longer.
-        """
-        n_rows, n = self.weight.shape
-        block = self.weight.new_empty(1 + n_rows, n + PADDING)
-        self.weight = nn.Parameter(block[1:, :n])
-
-    def joined_weight(self) -> Tensor:
-        """[bias; W], shape (1 + 2 * projection, 4 * dim): with a 1 before each input,
-        the bias comes with the product. The forget gate has its +1.
-        """
-        weight, bias = self.weight.detach(), self.gate_bias()
-        stride = weight.stride(0)
-        if weight.storage_offset() < stride:
-            return torch.cat([bias[None], weight])
-        # The row before the weight is free: see `pad_rows`.
-        n_rows, n_gates = weight.shape
-        start = weight.storage_offset() - stride
-        block = weight.as_strided((1 + n_rows, n_gates), (stride, 1), start)
-        block[0] = bias
-        return block
-
-    def use_bfloat16(self) -> None:
-        """Predict with matrix products in bfloat16. State, gates and sums stay in
-        float32.
-        """
-        projection = self.projection
-        self.low_precision = (
-            # Column by column: a fifth faster at the original size.
-            self.weight.detach().bfloat16().t().contiguous().t(),
-            None if projection is None else projection.detach().bfloat16(),
-        )
-
-    def _apply(self, fn: Any, recurse: bool = True) -> "LSTMLayer":
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.low_precision is not None:
-            self.use_bfloat16()  # made of the weights, and goes where they go
-        return self
-
-    def gate_bias(self) -> Tensor:
-        """The bias with the forget gate's +1, shape (4 * dim,)."""
-        H = self.options.dim
-        bias = self.bias.detach().clone()
-        bias[H : 2 * H] += 1.0
-        return bias
+    @property
+    def bias(self) -> Tensor:
+        """b, shape (4 * dim,). A view."""
+        return self.kernel[0, : 4 * self.options.dim]
 
     def initial_state(self, n_rows: int) -> LSTMState:
-        new = self.bias.new_zeros
+        new = self.kernel.new_zeros
         return LSTMState(
             new(n_rows, self.options.projection_dim), new(n_rows, self.options.dim)
         )
@@ -136,52 +97,44 @@ class LSTMLayer(nn.Module):
         """
         if state is None:
             state = self.initial_state(batch_sizes[0] if batch_sizes else 0)
-        trains = torch.is_grad_enabled() and (
-            self.weight.requires_grad or x.requires_grad
-        )
-        if index is not None and (
-            trains
-            or self.low_precision is not None
-            or len(x) * LEAST_READINGS > len(index)
-        ):
-            x, index = x[index], None
-        if trains:
+        options = self.options
+        # Without a projection there is no projection clip either.
+        proj_clip = options.proj_clip if options.has_projection else None
+        clips = options.cell_clip, proj_clip
+        if torch.is_grad_enabled() and (self.kernel.requires_grad or x.requires_grad):
             assert not moves, "in training, no rows are shared"
-            return self._forward_train(x, batch_sizes, state, keep)
-        assert keep is None, "contiguous rows are for training"
-        return self._forward_predict(x, batch_sizes, state, index, moves)
-
-    def _forward_train(
-        self,
-        x: Tensor,
-        batch_sizes: Sequence[int],
-        state: LSTMState,
-        keep: Optional[Tensor],
-    ) -> Tuple[Tensor, LSTMState]:
-        y, h, c = lstm_train(
-            x, state.h, state.c, self.weight, self.bias, self.projection,
-            batch_sizes, keep, self.options.cell_clip, self.options.proj_clip,
-        )  # fmt: skip
-        return y, LSTMState(h, c)
-
-    def _forward_predict(
-        self,
-        x: Tensor,
-        batch_sizes: Sequence[int],
-        state: LSTMState,
-        index: Optional[Tensor],
-        moves: Optional[Moves],
-    ) -> Tuple[Tensor, LSTMState]:
-        h, c = state.h.clone(), state.c.clone()
-        rest = batch_sizes, moves, self.options.cell_clip, self.options.proj_clip
-        if self.low_precision is not None:
-            weight, projection = self.low_precision
-            bias = self.gate_bias()
-            y = predict_bfloat16(x, h, c, weight, bias, projection, *rest)
+            if index is not None:
+                x = x[index]
+            y, h, c = lstm_train(
+                x, state.h, state.c, self.weight, self.bias, self.projection,
+                batch_sizes, keep, *clips,
+            )  # fmt: skip
             return y, LSTMState(h, c)
-        weight = self.joined_weight()
-        if index is not None:
-            y = predict_repeated(x, index, h, c, weight, self.projection, *rest)
-        else:
-            y = predict_float32(x, h, c, weight, self.projection, *rest)
+        assert keep is None, "contiguous rows are for training"
+        h, c = state.h.clone(), state.c.clone()
+        y = predict(self._arithmetic(), x, index, h, c, batch_sizes, moves, clips)
         return y, LSTMState(h, c)
+
+    def _arithmetic(self) -> Arithmetic:
+        """The products of this layer in its precision."""
+        kernel = self.kernel.detach()
+        projection = None if self.projection is None else self.projection.detach()
+        make: Callable[..., Arithmetic] = ARITHMETICS[self.precision]
+        n_gates = 4 * self.options.dim
+        if make is Float32:
+            return make(kernel[:, :n_gates], projection)
+        made_of = self.precision, *_stamp(self.kernel), *_stamp(self.projection)
+        if self._low is None or self._low[0] != made_of:
+            self._low = made_of, make(kernel[:, :n_gates], projection)
+        return self._low[1]
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "_low": None}  # made again where it is needed
+
+
+def _stamp(param: Optional[Tensor]) -> Tuple[Any, ...]:
+    """Changes whenever a parameter is moved, replaced or written to."""
+    if param is None:
+        return ()
+    version = 0 if param.is_inference() else param._version
+    return param.device, param.data_ptr(), version

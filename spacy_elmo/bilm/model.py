@@ -23,6 +23,7 @@ from .encoder import CharacterEncoder
 from .lstm import LSTMLayer, LSTMState
 from .lstm_predict import Moves
 from .options import Options
+from .precision import check_precision, choose_precision
 
 Floats3d = npt.NDArray[np.float32]
 Ints1d = npt.NDArray[np.int64]
@@ -85,19 +86,39 @@ class BiLM(nn.Module):
 
         write_bilm(self, directory, dtype=dtype)
 
+    @property
+    def n_parameters(self) -> int:
+        """Trained numbers, without the padding of the LSTMs' kernels."""
+        n = sum(p.numel() for p in self.parameters())
+        lstms = (*self.layers_of(0), *self.layers_of(1))
+        return n - sum(
+            x.kernel.numel() - x.weight.numel() - x.bias.numel() for x in lstms
+        )
+
     def layers_of(self, direction: int) -> List[LSTMLayer]:
         """The LSTM layers of a direction, 0 forward and 1 backward."""
         layers: Any = self.directions[direction]
         return list(layers)
 
-    def use_bfloat16(self) -> "BiLM":
-        """Predict with the LSTMs' matrix products in bfloat16: faster on machines
-        that have it, and not exact to 1e-5 any more. What `save` writes stays as it
-        is.
+    @property
+    def precision(self) -> str:
+        """Of the LSTMs' products in prediction."""
+        return self.layers_of(0)[0].precision
+
+    def use_precision(self, name: str) -> "BiLM":
+        """Predict with the LSTMs' products in a precision. Training and `save` stay
+        as they are.
+
+        name (str): "float32", exact to 1e-5; "bfloat16", which needs a machine that
+            has it to be fast; or "auto", the fastest on the device of the model.
+        RETURNS (BiLM): The same.
+        RAISES (ValueError): If there is no such precision.
         """
-        for layer in self.modules():
-            if isinstance(layer, LSTMLayer):
-                layer.use_bfloat16()
+        check_precision(name)
+        if name == "auto":
+            name = choose_precision(name, self.encoder.char_embed.device)
+        for layer in (*self.layers_of(0), *self.layers_of(1)):
+            layer.precision = name
         return self
 
     def forward(

@@ -59,7 +59,7 @@ def read_files(files: ModelFiles) -> BiLM:
         _check_datasets(h5, bilm, files)
         bilm.to_empty(device="cpu")
         for layer in (*bilm.layers_of(0), *bilm.layers_of(1)):
-            layer.pad_rows()
+            layer.kernel.detach().zero_()  # its padding is in no file
         for entry in layout(bilm):
             array = read_dataset(h5, entry.name, files.weights_name)
             with torch.no_grad():

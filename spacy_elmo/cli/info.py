@@ -68,7 +68,7 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
         "options": bilm.options.to_dict(),
         "layers": bilm.options.n_layers,
         "width": bilm.options.width,
-        "parameters": sum(p.numel() for p in bilm.parameters()),
+        "parameters": bilm.n_parameters,
         "digest": digest(bilm),
         "sha256": sha256(find_files(path).weights),
         "downloaded": read_digests(path) or None,

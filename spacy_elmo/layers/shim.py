@@ -3,7 +3,6 @@ import copy
 import io
 import json
 import os
-import warnings
 from pathlib import Path
 from threading import RLock
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -20,8 +19,8 @@ from ..bilm.batches import make_batches
 from ..bilm.characters import BOS, EOS
 from ..bilm.files import ModelFiles
 from ..bilm.official_format import read_files, write_bilm, write_hdf5
-from ..bilm.precision import has_fast_bfloat16
-from ..errors import Errors, Warnings
+from ..bilm.precision import check_precision, choose_precision
+from ..errors import Errors
 from ..weights import resolve
 from .forks import guard
 from .sentence_cache import SentenceCache
@@ -32,9 +31,6 @@ Sentences = Sequence[List[str]]
 Backprop = Callable[[List[Floats3d]], None]
 Stamp = Tuple[int, int, int]
 
-PRECISIONS = ("float32", "bfloat16")
-# What multiplies bfloat16 fast.
-FAST_BFLOAT16 = {"cpu": "AVX512-BF16 or AMX", "cuda": "compute capability 8.0"}
 # The files of a component's folder.
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 
@@ -44,7 +40,7 @@ class BiLMShim(Shim):
     Frozen, the biLM never changes, and copies share it. Safe under threads.
 
     source (str): Name or path of the weights.
-    precision (str): "float32" or "bfloat16".
+    precision (str): One of spacy_elmo.bilm.precision.PRECISIONS.
     device (str): Where the biLM runs; None for where Thinc does.
     max_batch_tokens (int): Tokens that run through the LSTMs at a time.
     words (WordCache): Token vectors of words seen before.
@@ -61,8 +57,7 @@ class BiLMShim(Shim):
         words: WordCache,
         sentences: SentenceCache,
     ):
-        if precision not in PRECISIONS:
-            raise ValueError(Errors.E021.format(precision=precision))
+        check_precision(precision)
         super().__init__(None)
         self.source = source
         self.precision = precision
@@ -204,13 +199,7 @@ class BiLMShim(Shim):
 
     def _set(self, bilm: BiLM) -> None:
         device = choose_device(self.device)
-        if self.precision == "bfloat16":
-            if has_fast_bfloat16(device.type):
-                bilm.use_bfloat16()
-            else:
-                missing = FAST_BFLOAT16[device.type]
-                warning = Warnings.W002.format(device=device.type, missing=missing)
-                warnings.warn(warning, stacklevel=2)
+        bilm.use_precision(choose_precision(self.precision, device))
         with self._lock:
             bilm.to(device)
             self._model = bilm.requires_grad_(self.trainable)

@@ -53,7 +53,7 @@ def initialize(bilm: BiLM, seed: int) -> BiLM:
         nn.init.zeros_(encoder.projection.bias)
     for layer in bilm.modules():
         if isinstance(layer, LSTMLayer):
-            nn.init.zeros_(layer.bias)
+            nn.init.zeros_(layer.kernel)
             for param in (layer.weight, layer.projection):
                 if param is not None:
                     uniform(param, math.sqrt(6 / sum(param.shape)))

@@ -306,7 +306,7 @@ def _remove_parts(output: Path) -> None:
 def _choose(settings: Settings, corpus: Corpus, device: torch.device) -> Settings:
     """The settings with precision and compile decided, where they are "auto"."""
     training = settings.training
-    fast = has_fast_bfloat16(device.type)
+    fast = has_fast_bfloat16(device)
     chosen = {"precision": training.precision, "compile": training.compile}
     if training.precision == "auto":
         chosen["precision"] = "bfloat16" if fast else "float32"

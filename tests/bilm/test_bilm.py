@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import random_weights, reference_encode, write_weights
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from spacy_elmo.bilm import BiLM
+from spacy_elmo.bilm.precision import choose_precision
 
 SENTENCES = [
     "Last year Eleanor wrote a short play for Chicago .".split(),
@@ -215,11 +218,11 @@ def test_sentences_alike_have_the_vectors_and_states_that_each_has_alone(
             assert_close(found, expected)
 
 
-@pytest.mark.parametrize("low", [False, True], ids=["float32", "bfloat16"])
-def test_the_layers_are_the_same_without_the_state(low, tiny_weights, assert_close):
-    bilm = BiLM.from_path(tiny_weights)
-    if low:
-        bilm.use_bfloat16()
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_layers_are_the_same_without_the_state(
+    precision, tiny_weights, assert_close
+):
+    bilm = BiLM.from_path(tiny_weights).use_precision(precision)
     index = {word: i for i, word in enumerate(["<S>", "</S>", "a", "play", "."])}
     batch = [["a", "play", "."], ["a", "."], [], ["play"], ["a", "play", "."]]
     ids = [[index[word] for word in sentence] for sentence in batch]
@@ -373,3 +376,58 @@ def test_any_words_match_the_reference(batch, bilm, reference, assert_close):
     wanted, _ = reference(batch)
     for found, expected in zip(layers, wanted, strict=True):
         assert_close(found, expected)
+
+
+# Parameters, which others may write to
+
+
+@pytest.fixture(params=[12, 4096], ids=["tiny", "rows kept apart"])
+def wide(request, make_options, tmp_path):
+    options = make_options(dim=request.param)
+    arrays = random_weights(options, scale=1.0)
+    return BiLM.from_path(write_weights(tmp_path, options, arrays))
+
+
+def test_parameters_may_live_in_one_buffer(wide, assert_close):
+    wanted, _ = wide.encode(SENTENCES)
+    flat = parameters_to_vector(wide.parameters())
+    vector_to_parameters(flat, wide.parameters())
+    kept = flat.clone()
+    for _ in range(2):
+        found, _ = wide.encode(SENTENCES)
+        for a, b in zip(found, wanted, strict=True):
+            assert_close(a, b, tolerance=0)
+    torch.testing.assert_close(flat, kept, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("how", ["load_state_dict", "in place", "another buffer"])
+def test_new_weights_are_used_at_once(
+    how, precision, tiny_weights, calm_weights, assert_close
+):
+    bilm = BiLM.from_path(tiny_weights).use_precision(precision)
+    other = BiLM.from_path(calm_weights).use_precision(precision)
+    wanted, _ = other.encode(SENTENCES)
+    bilm.encode(SENTENCES)
+    if how == "load_state_dict":
+        bilm.load_state_dict(other.state_dict())
+    elif how == "in place":
+        for mine, theirs in zip(bilm.parameters(), other.parameters()):
+            mine.copy_(theirs)
+    else:
+        vector_to_parameters(
+            parameters_to_vector(other.parameters()), bilm.parameters()
+        )
+    found, _ = bilm.encode(SENTENCES)
+    for a, b in zip(found, wanted, strict=True):
+        assert_close(a, b, tolerance=0)
+
+
+def test_a_precision_that_is_none_is_refused(tiny_weights):
+    with pytest.raises(ValueError, match="ELMO021.*'float16'.*'bfloat16'"):
+        BiLM.from_path(tiny_weights).use_precision("float16")
+
+
+def test_auto_is_a_precision_that_this_machine_has(tiny_weights):
+    bilm = BiLM.from_path(tiny_weights).use_precision("auto")
+    assert bilm.precision == choose_precision("auto", torch.device("cpu"))

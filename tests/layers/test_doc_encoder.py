@@ -162,7 +162,7 @@ def test_a_segmenter_may_be_a_generator_and_give_empty_segments(calm_weights, la
 def test_bfloat16_is_close_and_only_used_where_it_is_fast(
     fast, calm_weights, layer, monkeypatch, recwarn
 ):
-    monkeypatch.setattr("spacy_elmo.layers.shim.has_fast_bfloat16", lambda _: fast)
+    monkeypatch.setattr("spacy_elmo.bilm.precision.has_fast_bfloat16", lambda _: fast)
     docs = [NLP(text) for text in TEXTS]
     rounded = build_bilm(calm_weights, precision="bfloat16")
     found, wanted = rounded.predict(docs), layer.predict(docs)
