@@ -1,9 +1,10 @@
+from collections import Counter
 from typing import Callable, Iterable, List
 
 from spacy.attrs import ORTH
 from spacy.pipeline import Sentencizer
 from spacy.strings import get_string_id
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, Token
 from spacy.util import registry
 
 from ..errors import Errors
@@ -72,34 +73,33 @@ def punctuation_starts(doc: Doc) -> List[int]:
     sentence.
     """
     starts = [0]
-    orths = doc.to_array(ORTH).tolist()
-    for i in [i + 1 for i, orth in enumerate(orths) if orth in _TERMINAL]:
-        while i < len(doc) and _closes(doc, i, starts[-1]):
-            i += 1
-        if starts[-1] < i < len(doc):
+    is_over = False  # The sentence has had its terminal punctuation.
+    seen: Counter[int] = Counter()  # The tokens of the sentence.
+    for i, orth in enumerate(doc.to_array(ORTH).tolist()):
+        if is_over and not _closes(doc[i], seen):
             starts.append(i)
+            is_over = False
+            seen.clear()
+        is_over = is_over or orth in _TERMINAL
+        seen[orth] += 1
     blank = [t.i + 1 for t in doc if t.is_space and t.text.count("\n") > 1]
-    if blank:
-        starts = sorted({*starts, *(i for i in blank if i < len(doc))})
-    return starts
+    return sorted({*starts, *(i for i in blank if i < len(doc))})
 
 
-def _closes(doc: Doc, i: int, start: int) -> bool:
-    """Whether a token behind terminal punctuation still belongs to the sentence that
-    began at `start`.
+def _closes(token: Token, seen: Counter[int]) -> bool:
+    """Whether a token behind terminal punctuation still belongs to the sentence whose
+    tokens have been seen.
     """
-    token = doc[i]
     if token.is_space:
         return True
     # Straight quotes are both left and right.
     if not token.is_punct or (token.is_left_punct and not token.is_right_punct):
         return False
-    if not token.is_left_punct or not doc[i - 1].whitespace_:
+    if not token.is_left_punct or not token.nbor(-1).whitespace_:
         return True
     if not token.whitespace_:
         # It hangs on the word after it, and not on what is before.
         return False
     # A Doc made of words alone has spaces on both sides of a straight quote: it closes
     # if one was opened.
-    n_before = sum(t.orth == token.orth for t in doc[start:i])
-    return n_before % 2 == 1
+    return seen[token.orth] % 2 == 1

@@ -6,7 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc
 
-from spacy_elmo.layers.segmenters import segment_docs, segment_sentences
+from spacy_elmo.layers.segmenters import (
+    punctuation_starts,
+    segment_docs,
+    segment_sentences,
+)
 
 NLP = spacy.blank("en")
 SEGMENTERS = [segment_sentences(), segment_docs(), segment_sentences(max_length=3)]
@@ -60,6 +64,13 @@ def test_the_rule_cuts_after_terminal_punctuation_and_what_closes_it(text):
 def test_the_rule_reads_docs_made_of_words(words, spaces, wanted):
     doc = Doc(NLP.vocab, words=words.split(), spaces=spaces)
     assert segments(segment_sentences(), doc) == wanted
+
+
+@pytest.mark.parametrize("mark", ["!", ")", '"'])
+def test_a_long_run_of_marks_is_read_once(mark):
+    # As many looks at each mark as there are marks would take a quarter of an hour
+    doc = Doc(NLP.vocab, words=["!"] + [mark] * 50_000 + ["on"])
+    assert punctuation_starts(doc)[-1] == (50_001 if mark != '"' else 1)
 
 
 @pytest.mark.parametrize(

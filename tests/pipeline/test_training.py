@@ -411,12 +411,13 @@ def test_sourced_components_predict_the_same(trained, replace, tmp_path):
         ("sourced", None, {}),
         ("sourced", None, {"training.frozen_components": ["elmo"]}),
         ("sourced", "sourced", {"training.frozen_components": ["elmo", "tagger"]}),
+        ("sourced", "sourced", {"training.frozen_components": ["tagger"]}),
         ("sourced", "sourced", {}),
         (None, "replaced", {}),
     ],
 )
 def test_spacy_train_with_frozen_annotating_and_sourced_components(
-    trained, elmo, tagger, overrides, bilm_config, tmp_path
+    trained, elmo, tagger, overrides, bilm_config, tmp_path, caplog
 ):
     (tmp_path / "out").mkdir()
     trained.to_disk(tmp_path / "source")
@@ -445,6 +446,8 @@ def test_spacy_train_with_frozen_annotating_and_sourced_components(
         before = scores_of(nlp, "tagger")
         nlp, _ = spacy.training.loop.train(nlp, tmp_path / "out")
     gammas.append(get_mix(mix_of(nlp.get_pipe("ner")))[1])
+    # Nothing of an upstream that would be retrained
+    assert "W086" not in caplog.text and "W087" not in caplog.text
     # gamma started from a sample, not from zeros, and moved
     assert gammas[0] != 1.0 and gammas[0] != gammas[1]
     frozen = "tagger" in overrides.get("training.frozen_components", [])
