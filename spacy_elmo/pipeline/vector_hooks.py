@@ -8,7 +8,7 @@ import numpy.typing as npt
 from spacy.tokens import Doc, Span, Token
 
 from ..errors import Errors
-from ..layers.extensions import get_layers, get_span_layers, get_token_layers
+from ..layers.extensions import get_layers
 
 # "top", "mean", the number of a layer, or the weights s_j of a mix.
 Layer = Union[int, str, Sequence[float]]
@@ -148,30 +148,27 @@ def _vector_of(other: Any, layer: Layer) -> Optional[Floats]:
 
 
 def _layers_of(part: Any) -> Optional[Floats]:
-    if isinstance(part, Doc):
-        return get_layers(part)
-    if isinstance(part, Span):
-        return get_span_layers(part)
-    return get_token_layers(part) if isinstance(part, Token) else None
+    layers: Optional[Floats] = (
+        part._.elmo if isinstance(part, (Doc, Span, Token)) else None
+    )
+    return layers
 
 
 def _without_hooks(part: Part) -> Part:
-    """The same, after its Doc has lost the hooks that ask for layers that it lost."""
+    """Remove our hooks from its Doc: the layers are gone."""
     doc = part if isinstance(part, Doc) else part.doc
-    doc.user_hooks = _not_ours(doc.user_hooks)
-    doc.user_token_hooks = _not_ours(doc.user_token_hooks)
-    doc.user_span_hooks = _not_ours(doc.user_span_hooks)
+    for name in ("user_hooks", "user_token_hooks", "user_span_hooks"):
+        hooks = getattr(doc, name)
+        setattr(doc, name, {k: v for k, v in hooks.items() if not _is_ours(v)})
     if doc.tensor is None:
         # From a doc_cleaner, and spaCy asks it for its size.
         doc.tensor = np.zeros((0,), np.float32)
     return part
 
 
-def _not_ours(hooks: Hooks) -> Hooks:
+def _is_ours(hook: Any) -> bool:
     ours = (get_vector, get_vector_norm, has_vector, get_similarity)
-    return {
-        k: hook for k, hook in hooks.items() if getattr(hook, "func", hook) not in ours
-    }
+    return getattr(hook, "func", hook) in ours
 
 
 def _is_mix(layer: Any, n_layers: Optional[int]) -> bool:
