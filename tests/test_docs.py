@@ -1,0 +1,79 @@
+"""Each snippet of README and docs/ runs as it stands, and each link leads somewhere."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from thinc.api import Config
+
+from spacy_elmo.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {page: page.read_text(encoding="utf8") for page in PAGES}
+COMMANDS = typer.main.get_command(app).commands
+
+
+def snippets(language):
+    return [
+        pytest.param(snippet, id=f"{page.stem}-{i}")
+        for page, text in TEXTS.items()
+        for i, snippet in enumerate(re.findall(rf"```{language}\n(.*?)```", text, re.S))
+    ]
+
+
+def shapes(snippet):
+    """`expression  # ... (1, 2, 3)` -> [(expression, (1, 2, 3))]"""
+    lines = re.findall(r"^(\S+\.shape)  # .*?(\(\d[\d, ]*\))$", snippet, flags=re.M)
+    return [(expression, eval(shape)) for expression, shape in lines]
+
+
+@pytest.mark.parametrize("snippet", snippets("python"))
+def test_python_runs_and_gives_the_shapes_that_it_says(snippet):
+    scope = {}
+    exec(snippet, scope)
+    for expression, shape in shapes(snippet):
+        assert eval(expression, scope) == shape
+
+
+@pytest.mark.parametrize("snippet", snippets("ini"))
+def test_a_config_makes_a_pipeline(snippet):
+    from spacy.util import load_model_from_config
+
+    nlp = load_model_from_config(Config().from_str(snippet), auto_fill=True)
+    nlp.initialize()
+    assert nlp("Hello there")._.elmo is not None
+
+
+@pytest.mark.parametrize("snippet", snippets("bash"))
+def test_a_command_names_what_exists(snippet):
+    for line in snippet.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        for target in words[1:] if words[:1] == ["make"] else []:
+            assert f"\n{target}:" in (ROOT / "Makefile").read_text()
+        for name in (w for w in words if w.startswith(("configs/", "assets/"))):
+            assert (ROOT / name).is_file()
+        if "elmo" in words and "spacy" in words:
+            check_options(words[words.index("elmo") + 1 :])
+
+
+def check_options(words):
+    command = COMMANDS[words[0]]
+    known = {option for p in command.params for option in p.opts + p.secondary_opts}
+    # Dotted names override settings of a config.
+    for word in words[1:]:
+        if word.startswith("--") and "." not in word:
+            assert word.split("=")[0] in known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TEXTS[page]):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_readme_is_short():
+    assert len(TEXTS[ROOT / "README.md"].splitlines()) <= 150
