@@ -49,7 +49,9 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
     return sorted(found)
 
 
-def read_documents(path: Path, *, strict: bool = False) -> Iterator[Any]:
+def read_documents(
+    path: Path, *, strict: bool = False, blank: bool = False
+) -> Iterator[Any]:
     """The documents of a file. A .txt is paragraphs, one a line, with an empty line
     after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
     format: one object a line with "text" or "tokens". A .spacy DocBin gives Docs.
@@ -58,6 +60,7 @@ def read_documents(path: Path, *, strict: bool = False) -> Iterator[Any]:
     strict (bool): Bytes that are not UTF-8 are an error. Otherwise each is read as
         U+FFFD, and a warning says how many lines there are: of the millions that a
         language model is trained on, some may be broken.
+    blank (bool): Each line of a .txt is a document, empty lines too.
     YIELDS (List[str] or List[List[str]] or Doc): A document.
     RAISES (CorpusError): If the file is damaged.
     """
@@ -67,30 +70,42 @@ def read_documents(path: Path, *, strict: bool = False) -> Iterator[Any]:
             yield from _read_docbin(path)
             return
         with _open(path) as file:
-            lines = _read_lines(path, file, strict)
-            yield from (
-                _read_jsonl(path, lines) if kind == ".jsonl" else _read_txt(lines)
-            )
+            lines = read_lines(path, file, strict=strict)
+            if kind == ".jsonl":
+                yield from _read_jsonl(path, lines)
+            else:
+                yield from ([line] for line in lines) if blank else _read_txt(lines)
     except CorpusError:
         raise
     except Exception as e:  # each library has its own for a damaged file
         raise unusable(path, f"is not readable as {kind} ({e})") from None
 
 
-def read_texts(path: Path, *, tokenized: bool = False) -> Iterator[Any]:
+def read_texts(
+    path: Path, *, tokenized: bool = False, blank: bool = False
+) -> Iterator[Any]:
     """The texts of a file: each line of a .txt, each paragraph or list of tokens of a
     .jsonl, each Doc of a .spacy.
 
     tokenized (bool): Words stand between blanks: lines are split there.
+    blank (bool): With the empty lines of a .txt.
     YIELDS (str or List[str] or Doc): A text.
     RAISES (CorpusError): If the file is damaged or is not UTF-8.
     """
-    for document in read_documents(path, strict=True):
+    for document in read_documents(path, strict=True, blank=blank):
         for text in document if isinstance(document, list) else [document]:
             yield text.split() if tokenized and isinstance(text, str) else text
 
 
-def _read_lines(path: Path, file: BinaryIO, strict: bool) -> Iterator[str]:
+def read_lines(
+    path: Union[str, Path], file: BinaryIO, *, strict: bool = False
+) -> Iterator[str]:
+    """The lines of an open file.
+
+    path (str or Path): What errors call it.
+    strict (bool): See `read_documents`.
+    YIELDS (str): A line, without blanks around it.
+    """
     n = first = 0
     # Only "\n" ends a line: JSON strings may hold the other line separators.
     for number, raw in enumerate(file, 1):
@@ -109,7 +124,7 @@ def _read_lines(path: Path, file: BinaryIO, strict: bool) -> Iterator[str]:
                 ) from None
             line = raw.decode("utf8", "replace")
             n, first = n + 1, first or number
-        yield line
+        yield line.strip()
     if n:
         warning = Warnings.W005.format(path=path, n=n, first=first)
         warnings.warn(warning, stacklevel=2)
@@ -118,7 +133,6 @@ def _read_lines(path: Path, file: BinaryIO, strict: bool) -> Iterator[str]:
 def _read_txt(lines: Iterator[str]) -> Iterator[List[str]]:
     paragraphs: List[str] = []
     for line in lines:
-        line = line.strip()
         if line:
             paragraphs.append(line)
         if paragraphs and (not line or len(paragraphs) == MAX_DOCUMENT_LINES):
@@ -130,7 +144,7 @@ def _read_txt(lines: Iterator[str]) -> Iterator[List[str]]:
 
 def _read_jsonl(path: Path, lines: Iterator[str]) -> Iterator[List[Any]]:
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if not line:
             continue
         try:
             record = srsly.json_loads(line)

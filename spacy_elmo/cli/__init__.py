@@ -11,6 +11,7 @@ from .mixes import mix_cli
 from .neighbors import neighbors_cli
 from .plot import plot_cli
 from .pretrain import pretrain_cli
+from .score import score_cli
 
 __all__ = [
     "app",
@@ -22,4 +23,5 @@ __all__ = [
     "neighbors_cli",
     "plot_cli",
     "pretrain_cli",
+    "score_cli",
 ]

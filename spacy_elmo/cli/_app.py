@@ -32,5 +32,7 @@ def plain_errors() -> Iterator[None]:
         warnings.showwarning = show
         try:
             yield
+        except BrokenPipeError:
+            raise  # click ends quietly where the reader of a pipe has left
         except expected as e:
             msg.fail(str(e), exits=1)

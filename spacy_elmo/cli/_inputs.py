@@ -61,6 +61,12 @@ TOKENIZED = Opt(
     "--tokenized/--raw",
     help="Words stand between blanks; by default as in config.cfg beside the weights",
 )
+VOCAB = Opt(
+    None,
+    "--vocab",
+    "-v",
+    help="Words of the softmax; by default vocab.txt beside the weights",
+)
 JSON = Opt(False, "--json", "-j", help="Print JSON")
 
 
@@ -160,11 +166,11 @@ def read_batches(
     texts = (text for file in files for text in read_texts(file, tokenized=tokenized))
     left = limit or sys.maxsize
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
-        for part in _batch(texts, BATCH_CHARACTERS):
+        for part in batch_by_length(texts, BATCH_CHARACTERS):
             with nlp.memory_zone():
                 docs = (make_doc(nlp, text) for text in part)
                 pieces = (piece for doc in docs for piece in _cut(doc, segmenter))
-                for batch in _batch(pieces, BATCH_TOKENS):
+                for batch in batch_by_length(pieces, BATCH_TOKENS):
                     yield batch
                     n_tokens = sum(map(len, batch))
                     bar.update(n_tokens)
@@ -200,18 +206,18 @@ def find_mixes(nlp: "Language") -> Iterator[Tuple[str, Any, Any]]:
                     yield name, encoder, mix
 
 
-def _batch(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
+def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
     """Batches whose lengths, but for the last part of each, are below a size."""
-    batch: List[Any] = []
+    found: List[Any] = []
     total = 0
     for part in parts:
-        batch.append(part)
+        found.append(part)
         total += len(part)
         if total >= size:
-            yield batch
-            batch, total = [], 0
-    if batch:
-        yield batch
+            yield found
+            found, total = [], 0
+    if found:
+        yield found
 
 
 def _cut(doc: "Doc", segmenter: Any) -> Iterator["Doc"]:
@@ -219,5 +225,5 @@ def _cut(doc: "Doc", segmenter: Any) -> Iterator["Doc"]:
     if len(doc) <= BATCH_TOKENS:
         yield doc
         return
-    for spans in _batch(segmenter(doc), BATCH_TOKENS):
+    for spans in batch_by_length(segmenter(doc), BATCH_TOKENS):
         yield doc[spans[0].start : spans[-1].end].as_doc()

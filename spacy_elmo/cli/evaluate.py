@@ -7,9 +7,8 @@ import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ..errors import unusable
 from ._app import app, plain_errors
-from ._inputs import LANG, TEXT, TOKENIZED, read_tokenization
+from ._inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenization
 
 
 class State(str, Enum):
@@ -23,12 +22,7 @@ def evaluate_cli(
         ..., help="Name or path of a model that 'spacy elmo pretrain' wrote"
     ),
     text: str = TEXT,
-    vocab_path: Optional[Path] = Opt(
-        None,
-        "--vocab",
-        "-v",
-        help="Words of the softmax; by default vocab.txt beside the weights",
-    ),
+    vocab_path: Optional[Path] = VOCAB,
     state: State = Opt(
         State.zero,
         "--state",
@@ -89,33 +83,24 @@ def evaluate(
     RAISES (WeightsError): If the model cannot be read, or has no softmax.
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
     """
-    from ..bilm import BiLM
     from ..pretraining.corpus import Preparation, load_each
     from ..pretraining.evaluation import evaluate as evaluate_bilm
     from ..pretraining.evaluation import join
-    from ..pretraining.language_model import read_softmax, vocabulary_beside
-    from ..pretraining.vocabulary import read_vocabulary
+    from ..pretraining.language_model import LanguageModel
     from ..weights import resolve
 
     path = resolve(weights)
-    bilm = BiLM.from_path(path)
-    softmax = read_softmax(path, bilm.options.lstm.projection_dim)
-    vocab_path = vocab_path or vocabulary_beside(path)
-    if not vocab_path.is_file():
-        problem = "is not there. Give --vocab the file with the words of the softmax"
-        raise unusable(vocab_path, problem)
-    vocabulary = read_vocabulary(vocab_path)
-    if len(vocabulary) != softmax.vocab_size:
-        problem = f"has {len(vocabulary)} words, but the softmax {softmax.vocab_size}"
-        raise unusable(vocab_path, problem)
+    model = LanguageModel.from_path(path, vocab_path=vocab_path)
     nlp, settings = read_tokenization(path, lang, tokenized)
-    width = bilm.options.char_cnn.max_characters_per_token
-    preparation = Preparation(nlp, settings, width, vocabulary)
+    width = model.bilm.options.char_cnn.max_characters_per_token
+    preparation = Preparation(nlp, settings, width, model.words)
     with TemporaryDirectory() as cache:
         files = load_each([text], Path(cache), preparation)
         found = join(
             {
-                name: evaluate_bilm(bilm, softmax, corpus, state=state.value)
+                name: evaluate_bilm(
+                    model.bilm, model.softmax, corpus, state=state.value
+                )
                 for name, corpus in files.items()
             }
         )

@@ -51,7 +51,7 @@ def test_state_language_and_vocabulary_are_options(trained, texts, elmo, tmp_pat
         (["nowhere", "{text}"], "ELMO001"),
         (["{model}", "{text}", "--vocab", "{text}"], "must begin with"),
         (["{model}", "{text}", "--vocab", "{short}"], "has 3 words"),
-        (["{model}", "{text}", "--vocab", "none"], "Give --vocab the file"),
+        (["{model}", "{text}", "--vocab", "none"], "(--vocab)"),
         (["{model}", "{text}", "--lang", "xyz", "--raw"], "nlp"),
     ],
 )

@@ -1,0 +1,117 @@
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
+
+import srsly
+import typer
+from spacy.cli._util import Arg, Opt
+
+from ._app import app, plain_errors
+from ._inputs import (
+    BATCH_CHARACTERS,
+    DEFAULT_WEIGHTS,
+    LANG,
+    TOKENIZED,
+    VOCAB,
+    WEIGHTS,
+    batch_by_length,
+    read_tokenization,
+)
+
+if TYPE_CHECKING:
+    from ..pretraining.language_model import Floats2d, LanguageModel
+
+
+@app.command("score")
+def score_cli(
+    text: str = Arg(
+        ...,
+        help="Text, a sentence a line: a file, a directory or a glob (.txt, .jsonl or "
+        ".spacy, compressed or not), or '-' for standard input",
+    ),
+    weights: Optional[str] = WEIGHTS,
+    vocab_path: Optional[Path] = VOCAB,
+    lang: Optional[str] = LANG,
+    tokenized: Optional[bool] = TOKENIZED,
+    as_jsonl: bool = Opt(False, "--jsonl", "-j", help="Print JSON lines, not TSV"),
+) -> None:
+    """
+    Print how likely sentences and their words are: a line for each line of the text.
+
+    log2_forward, log2_backward: the log-likelihood of the sentence and its end (its
+    begin, backward) in bits. bits_per_character: of both directions on average, as
+    `evaluate` has it. words: its words. forward, backward: the surprisal of each word
+    in bits, given the words before and given the words after. unknown: the numbers,
+    from 0, of the words outside the vocabulary, which count as <UNK>.
+    """
+    with plain_errors():
+        for i, found in enumerate(
+            score(
+                text,
+                weights or DEFAULT_WEIGHTS,
+                vocab_path=vocab_path,
+                lang=lang,
+                tokenized=tokenized,
+            )
+        ):
+            if as_jsonl:
+                print(srsly.json_dumps(found))
+                continue
+            if i == 0:
+                print("\t".join(found))
+            cells = (x if isinstance(x, list) else [x] for x in found.values())
+            print("\t".join(" ".join(map(str, cell)) for cell in cells))
+
+
+def score(
+    text: str,
+    weights: str = DEFAULT_WEIGHTS,
+    *,
+    vocab_path: Optional[Path] = None,
+    lang: Optional[str] = None,
+    tokenized: Optional[bool] = None,
+) -> Iterator[Dict[str, Any]]:
+    """Score sentences, which are read as they are asked for. See `score_cli`.
+
+    YIELDS (Dict[str, Any]): What is known of a sentence, by the names of the columns.
+    RAISES (WeightsError): If the model cannot be read, or has no softmax.
+    RAISES (CorpusError): If the text or the vocabulary cannot be used.
+    """
+    from ..pretraining.language_model import LanguageModel
+    from ..pretraining.tokenizer import Tokenizer
+    from ..weights import resolve
+
+    path = resolve(weights)
+    model = LanguageModel.from_path(path, vocab_path=vocab_path)
+    tokenizer = Tokenizer(*read_tokenization(path, lang, tokenized))
+    for part in batch_by_length(_read(text), BATCH_CHARACTERS):
+        sentences = [list(chain(*tokenizer([line]))) for line in part]
+        surprisals = model.score(sentences, boundaries=True)
+        for sentence, surprisal in zip(sentences, surprisals):
+            yield _describe(model, sentence, surprisal)
+
+
+def _read(text: str) -> Iterator[Any]:
+    from ..text import find_texts, read_lines, read_texts
+
+    if text == "-":
+        yield from read_lines(text, typer.get_binary_stream("stdin"), strict=True)
+        return
+    for file in find_texts(text):
+        yield from read_texts(file, blank=True)
+
+
+def _describe(
+    model: "LanguageModel", sentence: List[str], surprisal: "Floats2d"
+) -> Dict[str, Any]:
+    forward, backward = surprisal.sum(axis=0).tolist()
+    n_characters = sum(len(word) + 1 for word in sentence) + 1
+    return {
+        "log2_forward": round(-forward, 4),
+        "log2_backward": round(-backward, 4),
+        "bits_per_character": round((forward + backward) / 2 / n_characters, 4),
+        "words": sentence,
+        "forward": surprisal[1:-1, 0].round(4).tolist(),
+        "backward": surprisal[1:-1, 1].round(4).tolist(),
+        "unknown": [i for i, word in enumerate(sentence) if model.is_oov(word)],
+    }
