@@ -143,10 +143,7 @@ def test_assemble_reads_what_train_wrote(project, tmp_path):
 
 def test_a_wheel_holds_the_weights_and_asks_for_this_package(project, tmp_path):
     options = ["--build", "wheel", "--name", "with_elmo", "--force"]
-    subprocess.run(
-        [sys.executable, "-m", "spacy", "package", project.model, tmp_path, *options],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    run("package", project.model, tmp_path, *options)
     (wheel,) = tmp_path.rglob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

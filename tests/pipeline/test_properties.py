@@ -16,7 +16,7 @@ WORDS = st.one_of(
 )
 SEGMENTED = st.tuples(WORDS, st.sampled_from([True, False]))
 TEXTS = st.lists(st.lists(SEGMENTED, max_size=25), min_size=1, max_size=6)
-ANY = settings(max_examples=40, deadline=None, database=None)
+ANY = settings(max_examples=20, deadline=None, database=None)
 
 
 @pytest.fixture(scope="module", params=[1, 40])
@@ -36,7 +36,7 @@ def make_doc(nlp, tokens, annotated):
 @ANY
 @given(texts=TEXTS, annotated=st.booleans(), batch_size=st.integers(1, 7))
 @example(
-    texts=[[("a", False)] * 4000, [("b", True)] * 2000], annotated=True, batch_size=2
+    texts=[[("a", False)] * 1000, [("b", True)] * 500], annotated=True, batch_size=2
 )
 def test_any_text_in_any_batch_has_finite_vectors_of_its_own(
     nlp, texts, annotated, batch_size
