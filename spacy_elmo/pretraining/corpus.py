@@ -104,7 +104,7 @@ class Corpus(NamedTuple):
     def documents_per_epoch(self) -> int:
         """At least so many."""
         n = np.bincount(self.sources, minlength=len(self.weights))
-        return sum(int(w * k) for w, k in zip(self.weights, n))
+        return sum(int(round(w * k, 6)) for w, k in zip(self.weights, n))
 
     def epoch(self, i: int, seed: int) -> Ints:
         """The documents that are read in epoch i, in the order of reading. Each epoch
@@ -116,9 +116,8 @@ class Corpus(NamedTuple):
             documents = np.flatnonzero(self.sources == source)
             order = np.random.default_rng([seed, source, 1]).permutation(documents)
             n = len(order)
-            parts.append(
-                order[np.arange(int(i * weight * n), int((i + 1) * weight * n)) % n]
-            )
+            first, last = (round(k * weight * n) for k in (i, i + 1))
+            parts.append(order[np.arange(first, last) % n])
         rng = np.random.default_rng([seed, i])
         return rng.permutation(np.sort(np.concatenate(parts)))
 

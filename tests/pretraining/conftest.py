@@ -4,6 +4,7 @@ import torch
 from thinc.api import Config
 
 import spacy_elmo.layers.segmenters  # noqa: F401 (registers the segmenters)
+from spacy_elmo.pretraining import step, training
 from spacy_elmo.pretraining.config import CorpusSettings, read_settings
 from spacy_elmo.pretraining.corpus import Preparation, load_corpus
 
@@ -50,3 +51,21 @@ def make_settings(tmp_path):
         return read_settings(tmp_path / "config.cfg", overrides)
 
     return make
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """stop_at(n) kills the run at the n-th update from now; stop_at(None) not."""
+    update = step.train_step
+
+    def stop(n):
+        left = iter(range(n)) if n is not None else None
+
+        def train_step(*args):
+            if left is not None and next(left, None) is None:
+                raise KeyboardInterrupt
+            return update(*args)
+
+        monkeypatch.setattr(training, "train_step", train_step)
+
+    return stop

@@ -56,6 +56,19 @@ def test_words_of_both_vocabularies_keep_their_rows(trained, tmp_path):
     assert torch.allclose(old["<UNK>"], new["zebra"], atol=1e-6)
 
 
+def test_new_words_share_the_mass_of_unknown(trained, tmp_path):
+    text = made_up.text(60).replace("cat", "zebra").replace("dog", "gnu")
+    out = adapt(trained, tmp_path, text, STAND_STILL)
+    old, new = (
+        dict(zip((o / "vocab.txt").read_text().split(), read_softmax(o, 12).bias))
+        for o in (trained, out)
+    )
+    mass = sum(new[word].exp() for word in new if word == "<UNK>" or word not in old)
+    assert torch.allclose(mass, old["<UNK>"].exp(), atol=1e-5)
+    assert torch.allclose(new["zebra"], new["gnu"])
+    assert torch.allclose(new["bread"], old["bread"], atol=1e-5)
+
+
 def test_the_biLM_of_another_geometry_is_refused(trained, tmp_path):
     text = (tmp_path / "train.txt").read_text()
     with pytest.raises(TrainingError, match="lstm.dim is 16, there 32"):

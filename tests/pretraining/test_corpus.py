@@ -88,6 +88,82 @@ def test_several_processes_make_the_same_corpus(make_corpus):
     assert np.array_equal(one.starts, two.starts)
 
 
+def test_the_cache_is_made_anew_for_other_code(make_corpus, tmp_path, monkeypatch):
+    code = tmp_path / "code.py"
+    code.write_text("x = 1")
+    make_corpus(TEXT, code=code)
+    # As it was before: make_corpus writes it anew.
+    files, cache = [tmp_path / "text.txt"], tmp_path / "text.txt.cache"
+    settings = CorpusSettings(tokenized=True)
+    preparation = Preparation({"lang": "en"}, settings, 16, code=code)
+    monkeypatch.setattr(corpus_module, "tokenize", None)
+    assert corpus_module.load_corpus(files, cache, preparation).n_documents == 2
+    code.write_text("x = 2")
+    with pytest.raises(TypeError):
+        corpus_module.load_corpus(files, cache, preparation, silent=True)
+
+
+def in_epoch(corpus, i):
+    """How often each document is read in an epoch, by file."""
+    read = np.bincount(corpus.epoch(i, seed=3), minlength=corpus.n_documents)
+    return [read[corpus.sources == source] for source in range(len(corpus.weights))]
+
+
+def test_files_are_read_as_often_as_their_weights_say(make_corpus):
+    texts = ["".join(f"{name}{i} x\n\n" for i in range(10)) for name in "abc"]
+    weights = {"text-0": 0.3, "*-2.*": 2.0}
+    corpus = make_corpus(texts, settings={"weights": weights})
+    assert corpus.weights == [0.3, 1.0, 2.0]
+    epochs = [in_epoch(corpus, i) for i in range(10)]
+    for rare, plain, twice in epochs:
+        assert (rare.sum(), rare.max()) == (3, 1)
+        assert (plain == 1).all() and (twice == 2).all()
+    # Ten epochs read each document of weight 0.3 three times, in turn.
+    assert (sum(epoch[0] for epoch in epochs) == 3).all()
+    assert not np.array_equal(epochs[0][0], epochs[1][0])
+    assert corpus.documents_per_epoch == 33
+    assert corpus.tokens_per_epoch == pytest.approx(33 * 3)
+    assert np.array_equal(corpus.epoch(4, seed=1), corpus.epoch(4, seed=1))
+    assert not np.array_equal(corpus.epoch(4, seed=1), corpus.epoch(4, seed=2))
+
+
+def test_the_vocabulary_is_that_of_the_text_as_it_is_read(make_corpus):
+    texts = ["rare rare rare\n", "frequent frequent\n"]
+    corpus = make_corpus(texts, settings={"weights": {"text-0": 0.3}}, min_count=1)
+    assert corpus.words[3:] == ["frequent", "rare"]
+    assert corpus.vocab_size == 4
+    assert corpus.counts.words == pytest.approx(2.9)
+    assert corpus.counts.unknown == pytest.approx(0.9)
+
+
+def test_a_weight_for_no_file_is_an_error(make_corpus):
+    with pytest.raises(CorpusError, match=r"ELMO051.*corpus\.weights\] wiki.*none"):
+        make_corpus(["a\n", "b\n"], settings={"weights": {"wiki*": 0.3}})
+
+
+def test_words_that_the_encoder_cuts_are_counted(make_corpus):
+    # 16 characters leave 14 bytes, and a syllable of Hangul takes three.
+    corpus = make_corpus(
+        "fourteen-bytes fifteen-bytes-x \ud55c\uad6d\uc5b4\ub9d0\ub4e4\n"
+    )
+    assert corpus.counts.cut == 2
+
+
+def test_several_paths_are_one_corpus(make_settings, tmp_path):
+    settings = make_settings()
+    folder = tmp_path / "more"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text("the dog barks .\n" * 30)
+    paths = [str(tmp_path / "train.txt"), str(folder), str(folder / "*.txt")]
+    overrides = {"paths.train": paths, "paths.dev": str(folder)}
+    settings = make_settings(overrides=overrides)
+    train, dev = load_corpora(settings, tmp_path / "out", silent=True)
+    assert len(train.weights) == 3
+    assert train.n_documents == 62
+    assert list(dev) == ["a.txt", "b.txt"]
+
+
 @pytest.mark.parametrize("text", ["", "\n \n\t\n"])
 def test_an_empty_text_is_an_error(make_corpus, text):
     with pytest.raises(CorpusError, match=r"ELMO050.*text\.txt"):

@@ -24,15 +24,18 @@ def losses(output):
     return {r["step"]: r["loss"] for r in lines if "loss" in r}
 
 
-def torchrun(n, config, output, *overrides):
-    """The command of README on n processes of this machine."""
+def free_port():
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def torchrun(n, config, output, *overrides):
+    """The command of README on n processes of this machine."""
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n),
-        "--master-port", str(port), "-m", "spacy", "elmo", "pretrain", str(config),
-        str(output), *overrides,
+        "--master-port", str(free_port()), "-m", "spacy", "elmo", "pretrain",
+        str(config), str(output), *overrides,
     ]  # fmt: skip
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     found = subprocess.run(command, capture_output=True, text=True, env=env)
@@ -65,6 +68,34 @@ def test_two_processes_have_the_curve_of_one_and_either_goes_on(
         BiLM.from_path(tmp_path / "one").parameters(),
     ):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-4)
+
+
+WAIT_FOR_THE_FIRST = """
+import time
+from datetime import timedelta
+from torch.distributed import distributed_c10d
+from spacy_elmo.pretraining.distributed import joined_processes
+
+distributed_c10d.default_pg_timeout = timedelta(seconds=1)
+with joined_processes() as processes:
+    if processes.is_first:
+        time.sleep(3)
+    processes.wait()
+"""
+
+
+def test_processes_wait_for_a_long_tokenization():
+    """It may take the first one longer than torch lets the others wait."""
+    names = {"WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}
+    env = {**os.environ, **{name: str(value) for name, value in names.items()}}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WAIT_FOR_THE_FIRST],
+            env={**env, "RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    assert [process.wait() for process in processes] == [0, 0]
 
 
 def one_step(make_settings, tmp_path, **training):

@@ -7,7 +7,7 @@ from reference import cell_name, lstm_layer, token_vector
 from spacy_elmo.bilm import BiLM, Options
 from spacy_elmo.errors import WeightsError
 from spacy_elmo.pretraining import evaluation
-from spacy_elmo.pretraining.evaluation import evaluate
+from spacy_elmo.pretraining.evaluation import evaluate, join
 from spacy_elmo.pretraining.initialization import initialize
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
 from spacy_elmo.pretraining.softmax import Softmax
@@ -106,6 +106,21 @@ def test_a_part_of_the_text_is_spread_over_it(bilm, softmax, corpus):
     every_third = [corpus.document(i) for i in range(0, corpus.n_documents, 3)]
     assert part.n_tokens == sum(map(len, every_third)) < whole.n_tokens
     assert part.bits_per_character == pytest.approx(whole.bits_per_character, rel=0.3)
+
+
+def test_files_have_together_the_perplexity_of_one_text(
+    bilm, softmax, corpus, make_corpus
+):
+    given = {"vocabulary": corpus.words[: corpus.vocab_size]}
+    parts = [make_corpus(TEXT, name="a.txt", **given)]
+    parts.append(make_corpus("the dog sings\n", name="b.txt", **given))
+    whole = make_corpus(f"{TEXT}\nthe dog sings\n", name="c.txt", **given)
+    wanted = evaluate(bilm, softmax, whole, state="zero")
+    found = join(
+        {str(i): evaluate(bilm, softmax, p, state="zero") for i, p in enumerate(parts)}
+    )
+    assert found[:7] == pytest.approx(wanted[:7], rel=1e-6)
+    assert found.to_dict()["files"]["1"]["n_tokens"] == 4
 
 
 def test_the_softmax_is_written_beside_the_bilm(bilm, softmax, tmp_path):

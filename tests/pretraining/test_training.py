@@ -1,4 +1,3 @@
-import json
 import math
 import warnings
 from collections import Counter
@@ -7,58 +6,17 @@ import made_up
 import numpy as np
 import pytest
 import torch
+from runs import assert_same_run, losses, read_log, weights
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.errors import TrainingError
-from spacy_elmo.pretraining import checkpoint, step, training
+from spacy_elmo.errors import CorpusError, TrainingError
+from spacy_elmo.pretraining import checkpoint, training
 from spacy_elmo.pretraining.config import OptimizerSettings, read_settings
 from spacy_elmo.pretraining.corpus import load_corpora
-from spacy_elmo.pretraining.language_model import read_softmax
 from spacy_elmo.pretraining.optimizer import learn_rate
 from spacy_elmo.pretraining.run import start_run
 from spacy_elmo.pretraining.softmax import Softmax
 from spacy_elmo.pretraining.training import pretrain
-
-
-def read_log(output):
-    return [json.loads(line) for line in (output / "log.jsonl").open()]
-
-
-def losses(output):
-    return {line["step"]: line["loss"] for line in read_log(output) if "loss" in line}
-
-
-def weights(output):
-    bilm = BiLM.from_path(output)
-    softmax = read_softmax(output, bilm.options.lstm.projection_dim)
-    return [*bilm.parameters(), *softmax.parameters()]
-
-
-def assert_same_run(output, wanted):
-    """Losses, held-out perplexities and weights are equal to the last bit."""
-    lines = [[{**r, "seconds": 0} for r in read_log(o)] for o in (output, wanted)]
-    assert lines[0] == lines[1]
-    for mine, theirs in zip(weights(output), weights(wanted)):
-        assert torch.equal(mine, theirs)
-
-
-@pytest.fixture
-def stop_at(monkeypatch):
-    """stop_at(n) kills the run at the n-th update from now; stop_at(None) not."""
-    update = step.train_step
-
-    def stop(n):
-        left = iter(range(n)) if n is not None else None
-
-        def train_step(*args):
-            if left is not None and next(left, None) is None:
-                raise KeyboardInterrupt
-            return update(*args)
-
-        monkeypatch.setattr(training, "train_step", train_step)
-
-    return stop
-
 
 RECIPES = {
     "adamw, zero, full": {"state": "zero", "softmax": {"kind": "full"}},
@@ -72,6 +30,10 @@ RECIPES = {
                       "warmup_steps": 0},
     },
     "bfloat16": {"precision": "bfloat16"},
+    "best kept": {
+        "keep_best": True, "eval_steps": 1, "eval_tokens": 0,
+        "optimizer": {"learn_rate": 0.3, "decay": "none", "warmup_steps": 0},
+    },
     "averaged": {"average_share": 0.6, "checkpoint_steps": 2},
 }  # fmt: skip
 
@@ -117,43 +79,6 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     assert_same_run(broken, tmp_path / "unbroken")
 
 
-def test_the_checkpoint_before_a_truncated_one_is_used(make_settings, tmp_path):
-    settings = make_settings()
-    pretrain(settings, tmp_path / "unbroken", silent=True)
-    broken = tmp_path / "broken"
-    pretrain(settings, broken, silent=True)
-    last, previous = broken / checkpoint.CHECKPOINT, broken / checkpoint.PREVIOUS
-    last.write_bytes(last.read_bytes()[:-1000])
-    (broken / f".{checkpoint.CHECKPOINT}.left").touch()
-    with pytest.warns(UserWarning, match=r"ELMOW003.*checkpoint\.pt.*at step 6"):
-        pretrain(settings, broken, silent=True)
-    assert_same_run(broken, tmp_path / "unbroken")
-    assert not list(broken.glob(".*"))
-    for path in (last, previous):
-        path.write_bytes(b"")
-    with pytest.raises(TrainingError, match=r"ELMO056.*checkpoint\.pt"):
-        pretrain(settings, broken, silent=True)
-
-
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
-    make_settings, tmp_path, monkeypatch
-):
-    def full(checkpoint, path):
-        path.write_bytes(b"part")
-        raise RuntimeError("PytorchStreamWriter failed writing file")
-
-    settings = make_settings()
-    pretrain(settings, tmp_path / "out", silent=True)
-    files = sorted((tmp_path / "out").glob("*.pt"))
-    before = [path.read_bytes() for path in files]
-    monkeypatch.setattr(torch, "save", full)
-    longer = make_settings(max_tokens=480)
-    with pytest.raises(TrainingError, match="ELMO057.*Make room"):
-        pretrain(longer, tmp_path / "out", silent=True)
-    assert [path.read_bytes() for path in files] == before
-    assert not list((tmp_path / "out").glob(".*"))
-
-
 def test_the_weights_that_are_written_are_the_mean_over_the_last_part(
     make_settings, tmp_path
 ):
@@ -173,27 +98,6 @@ def test_the_weights_that_are_written_are_the_mean_over_the_last_part(
     *_, found, _ = weights(tmp_path / "unbroken")
     torch.testing.assert_close(found, torch.stack(run[4:]).mean(0))
     assert not torch.allclose(found, run[-1])
-
-
-def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
-    pretrain(make_settings(), tmp_path / "out", silent=True)
-    config = (tmp_path / "out" / "config.cfg").read_text()
-    with pytest.raises(TrainingError, match=r"ELMO055.*training\.dropout"):
-        pretrain(make_settings(dropout=0.2), tmp_path / "out", silent=True)
-    with pytest.raises(TrainingError, match="another text .the text's documents"):
-        text = tmp_path / "other.txt"
-        text.write_text(made_up.text(70, 5))
-        other = make_settings(overrides={"paths.train": str(text)})
-        pretrain(other, tmp_path / "out", silent=True)
-    with pytest.raises(TrainingError, match=r"model\.lstm\.dim"):
-        other = make_settings(overrides={"model.lstm.dim": 16})
-        pretrain(other, tmp_path / "out", silent=True)
-    assert (tmp_path / "out" / "config.cfg").read_text() == config
-    # Longer, and slower: what the error of a NaN advises.
-    optimizer = {"learn_rate": 0.001, "warmup_steps": 5, "decay": "none"}
-    longer = make_settings(max_tokens=400, grad_clip=0.5, optimizer=optimizer)
-    pretrain(longer, tmp_path / "out", silent=True)
-    assert sorted(losses(tmp_path / "out")) == list(range(1, 11))
 
 
 @pytest.mark.parametrize("where, what", [(0, "loss"), (1, "norm of the gradients")])
@@ -261,6 +165,50 @@ def test_nothing_warns_and_the_files_are_complete(make_settings, tmp_path):
     again = read_settings(tmp_path / "out" / "config.cfg")
     assert again == make_settings(dev=False)
     assert len(BiLM.from_path(tmp_path / "out").encode([["dog"]])[0][0]) == 1
+
+
+def test_held_out_files_are_reported_each(make_settings, tmp_path):
+    folder = tmp_path / "held_out"
+    folder.mkdir()
+    for seed, name in enumerate(("a.txt", "b.txt")):
+        (folder / name).write_text(made_up.text(10, seed))
+    settings = make_settings(overrides={"paths.dev": str(folder)})
+    found = pretrain(settings, tmp_path / "out", silent=True)
+    assert list(found.files) == ["a.txt", "b.txt"]
+    curve = [line for line in read_log(tmp_path / "out") if "average" in line]
+    assert all(line["files"].keys() == found.files.keys() for line in curve)
+
+
+def test_precision_and_compiling_are_chosen(
+    make_settings, tmp_path, monkeypatch, capsys
+):
+    """By the processor, and by the length of the run where there is a compiler."""
+    compiled = []
+    for name in ("compile_split", "compile_cells", "compile_softmax"):
+        monkeypatch.setattr(training, name, lambda: compiled.append(1))
+    monkeypatch.setenv("CXX", "true")  # there, and never run
+    settings = make_settings(dev=False, precision="auto", compile="auto")
+    for fast, least, wanted in (
+        (True, 9, "Products in bfloat16, not compiled"),
+        (False, 8, "Products in float32, compiled"),
+    ):
+        monkeypatch.setattr(training, "has_fast_bfloat16", lambda _, fast=fast: fast)
+        monkeypatch.setattr(training, "MIN_STEPS_TO_COMPILE", least)
+        pretrain(settings, tmp_path / wanted)
+        assert wanted in " ".join(capsys.readouterr().out.split())
+        assert len(compiled) == (0 if fast else 3)
+
+
+def test_a_vocabulary_without_the_words_of_the_text_is_noticed(make_settings, tmp_path):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("<S>\n</S>\n<UNK>\nDer\nHund\n")
+    given = {"vocabulary.path": str(vocabulary)}
+    with pytest.raises(CorpusError, match="ELMO059.*vocab.txt has none of the words"):
+        pretrain(make_settings(overrides=given), tmp_path / "out", silent=True)
+    vocabulary.write_text("<S>\n</S>\n<UNK>\nthe\n")
+    with pytest.warns(UserWarning, match=r"ELMOW006.* 9\d% of the words") as found:
+        pretrain(make_settings(overrides=given), tmp_path / "out", silent=True)
+    assert ["of paths.train" in str(w.message) for w in found] == [True, False]
 
 
 def test_the_learning_rate_warms_up_and_decays():

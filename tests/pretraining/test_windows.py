@@ -16,6 +16,12 @@ def corpus(make_corpus):
     return make_corpus(TEXT)
 
 
+@pytest.fixture
+def mixed(make_corpus):
+    texts = ["\n".join(DOCUMENTS[:4]), "\n".join(DOCUMENTS[4:])]
+    return make_corpus(texts, settings={"weights": {"text-0": 2.0, "text-1": 0.5}})
+
+
 def test_each_direction_predicts_each_word_of_its_sentences():
     BOS, EOS = 0, 1
     inputs, targets = directions(np.array([5, 6, 7, EOS, 8, EOS, EOS]))
@@ -49,6 +55,17 @@ def test_every_document_is_read_once_an_epoch(corpus):
     assert epochs[0] != epochs[1]
 
 
+def test_a_mix_is_read_by_its_weights(mixed):
+    rows = Rows(mixed, n_rows=1, steps=7, seed=1, first=0, last=1)
+    order = [*mixed.epoch(0, seed=1), *mixed.epoch(1, seed=1)]
+    assert len(order) == 2 * (2 * 4 + 3)
+    lines = [line for d in order for line in DOCUMENTS[d].splitlines()]
+    wanted = " ".join(f"{line} </S>" for line in lines).split()
+    (stream,) = read_streams(rows, 1 + len(wanted) // 7)
+    assert stream[: len(wanted)] == wanted
+    assert rows.epoch == pytest.approx(2, abs=0.1)
+
+
 def test_a_row_reads_its_documents_end_to_end(corpus):
     rows = Rows(corpus, n_rows=2, steps=7, seed=1, first=0, last=2)
     for stream in read_streams(rows, 20):
@@ -69,7 +86,9 @@ def test_windows_join_without_a_gap_in_both_directions(corpus):
         assert np.array_equal(joined, getattr(whole, name))
 
 
-def test_rows_go_on_from_their_state(corpus):
+@pytest.mark.parametrize("text", ["corpus", "mixed"])
+def test_rows_go_on_from_their_state(request, text):
+    corpus = request.getfixturevalue(text)
     rows = Rows(corpus, n_rows=3, steps=4, seed=0, first=0, last=3)
     for _ in range(33):
         rows.read()
@@ -88,7 +107,13 @@ def test_processes_share_the_rows_among_them(corpus):
         assert np.array_equal(np.concatenate(shared, axis=2), whole.read().targets)
 
 
-@pytest.mark.parametrize("n_rows, steps", [(11, 1), (10, 1000)])
-def test_a_corpus_too_small_for_its_rows_is_an_error(corpus, n_rows, steps):
-    with pytest.raises(CorpusError, match="ELMO052.* (10 documents|[0-9]+ tokens) in"):
+@pytest.mark.parametrize(
+    "n_rows, steps, problem",
+    [
+        (11, 1, "10 documents in an epoch, too few for 11 rows"),
+        (10, 1000, "[0-9]+ tokens in an epoch, too few for 10 rows of 1000 tokens"),
+    ],
+)
+def test_a_corpus_too_small_for_its_rows_is_an_error(corpus, n_rows, steps, problem):
+    with pytest.raises(CorpusError, match=f"ELMO052.*{problem}"):
         Rows(corpus, n_rows, steps, seed=0, first=0, last=n_rows)

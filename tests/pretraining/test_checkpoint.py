@@ -1,0 +1,183 @@
+import os
+import signal
+
+import made_up
+import pytest
+import torch
+from runs import assert_same_run, losses, read_log
+
+from spacy_elmo.errors import TrainingError
+from spacy_elmo.pretraining import checkpoint, training
+from spacy_elmo.pretraining.training import pretrain
+from spacy_elmo.storage import hold
+
+
+def test_the_checkpoint_before_a_truncated_one_is_used(make_settings, tmp_path):
+    settings = make_settings()
+    pretrain(settings, tmp_path / "unbroken", silent=True)
+    broken = tmp_path / "broken"
+    pretrain(settings, broken, silent=True)
+    last, previous = broken / checkpoint.CHECKPOINT, broken / checkpoint.PREVIOUS
+    last.write_bytes(last.read_bytes()[:-1000])
+    (broken / f".{checkpoint.CHECKPOINT}.left").touch()
+    with pytest.warns(UserWarning, match=r"ELMOW003.*checkpoint\.pt.*at step 6"):
+        pretrain(settings, broken, silent=True)
+    assert_same_run(broken, tmp_path / "unbroken")
+    assert not list(broken.glob(".*"))
+    for path in (last, previous):
+        path.write_bytes(b"")
+    with pytest.raises(TrainingError, match=r"ELMO056.*checkpoint\.pt"):
+        pretrain(settings, broken, silent=True)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+    make_settings, tmp_path, monkeypatch
+):
+    def full(checkpoint, path):
+        path.write_bytes(b"part")
+        raise RuntimeError("PytorchStreamWriter failed writing file")
+
+    settings = make_settings()
+    pretrain(settings, tmp_path / "out", silent=True)
+    files = sorted((tmp_path / "out").glob("*.pt"))
+    before = [path.read_bytes() for path in files]
+    monkeypatch.setattr(torch, "save", full)
+    longer = make_settings(max_tokens=480)
+    with pytest.raises(TrainingError, match="ELMO057.*Make room"):
+        pretrain(longer, tmp_path / "out", silent=True)
+    assert [path.read_bytes() for path in files] == before
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
+    pretrain(make_settings(), tmp_path / "out", silent=True)
+    config = (tmp_path / "out" / "config.cfg").read_text()
+    with pytest.raises(TrainingError, match=r"ELMO055.*training\.dropout"):
+        pretrain(make_settings(dropout=0.2), tmp_path / "out", silent=True)
+    with pytest.raises(TrainingError, match="another text .the text's documents"):
+        text = tmp_path / "other.txt"
+        text.write_text(made_up.text(70, 5))
+        other = make_settings(overrides={"paths.train": str(text)})
+        pretrain(other, tmp_path / "out", silent=True)
+    with pytest.raises(TrainingError, match=r"model\.lstm\.dim"):
+        other = make_settings(overrides={"model.lstm.dim": 16})
+        pretrain(other, tmp_path / "out", silent=True)
+    assert (tmp_path / "out" / "config.cfg").read_text() == config
+    # Longer, and slower: what the error of a NaN advises.
+    optimizer = {"learn_rate": 0.001, "warmup_steps": 5, "decay": "none"}
+    longer = make_settings(max_tokens=400, grad_clip=0.5, optimizer=optimizer)
+    pretrain(longer, tmp_path / "out", silent=True)
+    assert sorted(losses(tmp_path / "out")) == list(range(1, 11))
+
+
+def change(path, key, value):
+    """Change a field of a checkpoint; `...` takes it out."""
+    saved = torch.load(path, weights_only=True)
+    saved[key] = value
+    if value is ...:
+        del saved[key]
+    torch.save(saved, path)
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("weights", ...),
+        ("settings", ...),
+        ("settings", 3),
+        ("positions", "none"),
+        ("states", [[3]]),
+        ("optimizer", {}),
+        ("losses", None),
+        ("step", "four"),
+    ],
+)
+def test_a_checkpoint_with_a_field_missing_or_wrong_counts_as_damaged(
+    finished, key, value
+):
+    settings, output = finished
+    change(output / checkpoint.CHECKPOINT, key, value)
+    with pytest.warns(UserWarning, match=r"ELMOW003.*checkpoint\.pt.*at step 6"):
+        pretrain(settings, output, silent=True)
+    for name in (checkpoint.CHECKPOINT, checkpoint.PREVIOUS):
+        change(output / name, key, value)
+    with pytest.raises(TrainingError, match=r"ELMO056.*checkpoint\.pt"):
+        pretrain(settings, output, silent=True)
+
+
+@pytest.fixture
+def finished(make_settings, tmp_path):
+    """Settings, and the folder of the run that they gave."""
+    settings = make_settings(dev=False)
+    pretrain(settings, tmp_path / "out", silent=True)
+    return settings, tmp_path / "out"
+
+
+def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypatch):
+    settings = make_settings(checkpoint_steps=1000, log_steps=3)
+    pretrain(settings, tmp_path / "unbroken", silent=True)
+    update, broken = training.train_step, tmp_path / "broken"
+    arriving = {5: signal.SIGTERM, 7: signal.SIGINT}
+
+    def train_step(run, training, batch, states, step, n_steps):
+        if step + 1 in arriving:
+            os.kill(os.getpid(), arriving[step + 1])
+        return update(run, training, batch, states, step, n_steps)
+
+    monkeypatch.setattr(training, "train_step", train_step)
+    for n in arriving:
+        with pytest.raises(TrainingError, match=f"ELMO058.*step {n} of 8.*goes on"):
+            pretrain(settings, broken, silent=True)
+        assert not (broken / "weights.hdf5").exists()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    monkeypatch.setattr(training, "train_step", update)
+    pretrain(settings, broken, silent=True)
+    assert_same_run(broken, tmp_path / "unbroken")
+
+
+def test_a_run_is_saved_by_time_too(make_settings, tmp_path, stop_at):
+    settings = make_settings(checkpoint_steps=1000, checkpoint_minutes=1e-9)
+    stop_at(3)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(settings, tmp_path / "out", silent=True)
+    saved = torch.load(tmp_path / "out" / checkpoint.CHECKPOINT, weights_only=True)
+    assert saved["step"] == 3
+
+
+def test_two_runs_do_not_share_a_folder(make_settings, tmp_path):
+    output = tmp_path / "out"
+    with hold(output / training.LOCK, lambda: None):
+        with pytest.raises(TrainingError, match="ELMO114.*out"):
+            pretrain(make_settings(), output, silent=True)
+    assert not (output / "corpus").exists()
+
+
+NOISY = {
+    "keep_best": True, "eval_steps": 1, "eval_tokens": 0, "max_tokens": 800,
+    "optimizer": {"learn_rate": 0.3, "decay": "none", "warmup_steps": 0},
+}  # fmt: skip
+
+
+def evaluations(output):
+    """Perplexities by step, without the last line, which is the model's."""
+    return [r["average"] for r in read_log(output)[:-1] if "average" in r]
+
+
+def test_the_best_weights_are_those_that_are_written(make_settings, tmp_path):
+    settings = make_settings(**{**NOISY, "max_tokens": 160})
+    found = pretrain(settings, tmp_path / "out", silent=True)
+    averages = evaluations(tmp_path / "out")
+    assert len(averages) == 4 and min(averages) < averages[-1]
+    assert found.average == pytest.approx(min(averages), rel=1e-6)
+
+
+def test_patience_ends_a_run_without_gain(make_settings, tmp_path):
+    settings = make_settings(patience=2, **NOISY)
+    found = pretrain(settings, tmp_path / "out", silent=True)
+    averages = evaluations(tmp_path / "out")
+    best = averages.index(min(averages))
+    assert best == len(averages) - 3 < 17
+    assert found.average == pytest.approx(averages[best], rel=1e-6)
+    # The same command does not go on.
+    assert pretrain(settings, tmp_path / "out", silent=True) == found
+    assert evaluations(tmp_path / "out") == averages
