@@ -22,7 +22,8 @@ test: $(BIN)/python
 	$(BIN)/ruff format --check . || status=1; \
 	$(BIN)/mypy || status=1; \
 	$(BIN)/python -W error -c "import spacy_elmo" || status=1; \
-	$(BIN)/pytest || status=1; \
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile \
+		|| status=1; \
 	{ set +x; } 2>/dev/null; exit $$status
 
 clean:

@@ -37,7 +37,7 @@ setup(
         "experiments": ["matplotlib>=3.6", "floret", "pytorch-crf", "scorch"],
         "ray": ["ray[data]>=2.9"],
         "zstd": ["zstandard>=0.20"],
-        "test": ["pytest>=7", "hypothesis>=6", "setuptools", "wheel"],
+        "test": ["pytest>=7", "pytest-xdist", "hypothesis>=6", "setuptools", "wheel"],
         "lint": ["ruff", "mypy"],
     },
     entry_points={
