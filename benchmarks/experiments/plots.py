@@ -75,7 +75,7 @@ def efficiency(plan: Plan, runs: Runs, path: Path) -> None:
                 scores = [statistics.mean(s for _, s in at) for at in zip(*curves)]
                 row[1].plot(steps, [100 * s for s in scores], "o-", label=arm)
         row[0].set(xscale="log", xlabel="% of the training data",
-                   ylabel=settings["name"])  # fmt: skip
+                   ylabel=next(iter(settings["scores"].values())))  # fmt: skip
         row[1].set(xlabel="updates")
         row[0].legend()
         for ax in row:

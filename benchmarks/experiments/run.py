@@ -26,10 +26,11 @@ from typing import Annotated, Any, Dict, List
 import spacy
 import srsly
 import typer
-from data import convert
+from data import WITH_TEST, convert
 from spacy.language import DEFAULT_CONFIG_PRETRAIN_PATH, Language
 from spacy.tokens import DocBin
 from spacy.util import load_config
+from task import create_corpus, to_predict
 from thinc.api import Config
 
 from spacy_elmo.weights import resolve
@@ -51,6 +52,7 @@ def main(
     weights: str = "en_elmo_sm",
     work: Path = HERE / "work",
     only: Annotated[str, typer.Option(help="Runs: TASK/ARM/DOCS/SEED, with *")] = "*",
+    fresh: Annotated[bool, typer.Option(help="As after a change of weights")] = False,
     jobs: Annotated[int, typer.Option(help="Runs at a time, which share cores")] = 2,
 ) -> None:
     """Run what has no result yet, and write the tables."""
@@ -60,6 +62,8 @@ def main(
     plan = srsly.read_yaml(experiment)
     path = experiment.parent / "results.json"
     runs = runs_of(plan)
+    if fresh:
+        path.unlink(missing_ok=True)
     done = done_of(runs, path)
     with ThreadPoolExecutor(jobs) as pool:
         waiting = {
@@ -207,6 +211,11 @@ def train(
         "words_per_second": round(words_per_second(nlp, dev)),
         "disk_mb": round(size_of(best_model) / 2**20, 1),
     }
+    if run["data"] in WITH_TEST:
+        test = convert(data, run["data"], "test", work / "corpus")
+        scores = nlp.evaluate(list(create_corpus(test)(nlp)))
+        of_test = {f"test_{key}": round(scores[key], 5) for key in best["scores"]}
+        found["scores"].update(of_test)
     if "elmo" in nlp.pipe_names:
         from spacy_elmo.cli.mixes import get_mixes
 
@@ -230,8 +239,6 @@ def run_process(command: List[str], printed: Path, jobs: int) -> Dict[str, Any]:
 
 def words_per_second(nlp: Language, path: Path, n_words: int = 3000) -> float:
     """Of prediction, on the first Docs of a file; the caches know none of them."""
-    from task import to_predict
-
     docs, n = [], 0
     for reference in DocBin().from_disk(path).get_docs(nlp.vocab):
         docs.append(to_predict(reference))

@@ -31,13 +31,15 @@ def create_corpus(
     path: Optional[Path], limit: int = 0, seed: int = 0
 ) -> Callable[[Language], Iterator[Example]]:
     """Read a .spacy file, or a random part of `limit` of its Docs."""
+    docs: List[Doc] = []  # kept from one evaluation to the next
 
     def read(nlp: Language) -> Iterator[Example]:
         if path is None:
             raise ValueError("Give the data by --paths.train and --paths.dev.")
-        docs = list(DocBin().from_disk(path).get_docs(nlp.vocab))
-        if 0 < limit < len(docs):
-            docs = random.Random(seed).sample(docs, limit)
+        if not docs:
+            docs.extend(DocBin().from_disk(path).get_docs(nlp.vocab))
+            if 0 < limit < len(docs):
+                docs[:] = random.Random(seed).sample(docs, limit)
         for reference in docs:
             yield Example(to_predict(reference), reference)
 
