@@ -13,8 +13,16 @@ setup(
     long_description=(root / "README.md").read_text(encoding="utf8"),
     long_description_content_type="text/markdown",
     license="MIT",
-    packages=find_packages(include=["spacy_elmo", "spacy_elmo.*"]),
-    package_data={"spacy_elmo": ["py.typed", "weights/*/*"]},
+    packages=[
+        *find_packages(include=["spacy_elmo", "spacy_elmo.*"]),
+        "spacy_elmo.configs",
+    ],
+    # `spacy elmo init` fills them.
+    package_dir={"spacy_elmo.configs": "configs"},
+    package_data={
+        "spacy_elmo": ["py.typed", "weights/*/*", "recipe/*.yml"],
+        "spacy_elmo.configs": ["*.cfg"],
+    },
     python_requires=">=3.10",
     install_requires=[
         "spacy>=3.8,<3.9",

@@ -242,6 +242,43 @@ class Errors:
         "[ELMO127] {path} is a pipeline with {n} biLMs. Give the path of one of them: "
         "{paths}."
     )
+    # init and package
+    E130 = (
+        "[ELMO130] The text at {path} has {found:,} words, too few to train on: give "
+        "{wanted:,} or more. A biLM of use has read millions."
+    )
+    E131 = (
+        "[ELMO131] There are {n_dev} --dev for {n} --treebank. Give one for each, or "
+        "none: then a tenth of each treebank is held out."
+    )
+    E132 = (
+        "[ELMO132] The treebank {name} is too small to hold out a tenth of it: give "
+        "--dev, or {wanted} sentences or more."
+    )
+    E133 = (
+        "[ELMO133] {path} is a project with another '{key}': {was!r}, not {now!r}. "
+        "Give the same as before to go on, or another folder."
+    )
+    E134 = "[ELMO134] Packages are made by 'wheel' or 'build': pip install wheel"
+    E135 = "[ELMO135] spaCy has no language {lang!r}. Give one of {known}."
+    E136 = (
+        "[ELMO136] spaCy's tokenizer for {lang!r} is not here ({reason}). Install what "
+        "it needs; or take spaCy's rules for white space and punctuation by "
+        "{tokenizer} spacy.Tokenizer.v1, if the language writes blanks between words; "
+        "or give text whose words stand between blanks ({tokenized})."
+    )
+    E137 = (
+        "[ELMO137] {path} has no licence. Give --license, or a meta.json with a "
+        '"license".'
+    )
+    E138 = (
+        "[ELMO138] The package cannot be built ({reason}). What it is made of is in "
+        "{path}."
+    )
+    E139 = (
+        "[ELMO139] {name!r} is no name for a package. Take letters, digits and "
+        "underscores, for instance hu_novels_elmo."
+    )
 
 
 class Warnings:
@@ -267,4 +304,13 @@ class Warnings:
         "[ELMOW006] {share:.0%} of the words of {path} are outside the vocabulary and "
         "count as one word, <UNK>: the perplexity says little. Is the vocabulary of "
         "the same language, spelling and tokenization?"
+    )
+    W010 = (
+        "[ELMOW010] spaCy's tokenizer makes {share:.1%} of the tokens of {path}; of "
+        "the others, {examples}. The pipeline is trained and measured on the "
+        "treebank's tokens, but on running text it will see the tokenizer's."
+    )
+    W011 = (
+        "[ELMOW011] {found:,} words are little text: the gain will be small. Millions "
+        "are better, also if they are older or of another kind."
     )

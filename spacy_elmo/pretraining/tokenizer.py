@@ -5,12 +5,27 @@ from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
+from pkgutil import iter_modules
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+)
 
 from spacy.util import minibatch
 
-from ..errors import unusable
+from ..errors import CorpusError, Errors, unusable
 from .config import CorpusSettings
+
+if TYPE_CHECKING:
+    from spacy.language import Language
 
 Sentences = List[List[str]]
 
@@ -82,22 +97,53 @@ class Tokenizer:
         # In the worker, on first use: tokenizers are slow to pickle.
         if self._segment is not None and len(self._vocab.strings) < MAX_STRINGS:
             return
-        from spacy.util import import_file, load_model_from_config, registry
+        from spacy.util import import_file, registry
 
         if self.code is not None:
             import_file("python_code", self.code)
-        config = {"nlp": {**self.nlp, "pipeline": []}, "components": {}}
-        try:
-            nlp = load_model_from_config(config, auto_fill=True)
-        except Exception as e:  # whatever the language or its tokenizer raises
-            raise unusable("[nlp]", str(e)) from None
-        # spaCy's limit on the length of a text is for its parser.
-        nlp.max_length = sys.maxsize
+        nlp = load_language(self.nlp)
         self._vocab = nlp.vocab
         self._make_doc = nlp.make_doc
         # By name: the segmenters belong to the layers, which need not be known.
         segmenter = registry.misc.get("spacy_elmo.segment_sentences.v1")
         self._segment = segmenter(self.settings.max_length)
+
+
+def load_language(
+    nlp: Dict[str, Any],
+    tokenizer_option: str = "--nlp.tokenizer.@tokenizers",
+    tokenized_option: str = "--corpus.tokenized true",
+) -> "Language":
+    """A pipeline of nothing but a tokenizer.
+
+    nlp (Dict[str, Any]): [nlp] of a config.
+    tokenizer_option, tokenized_option (str): What an error tells to give.
+    RETURNS (Language): The pipeline. It takes a text of any length.
+    RAISES (CorpusError): If spaCy does not know the language, or if its tokenizer
+        needs a package that is not here.
+    """
+    from spacy import lang as languages
+    from spacy.util import load_model_from_config
+
+    config = {"nlp": {**nlp, "pipeline": []}, "components": {}}
+    try:
+        found = load_model_from_config(config, auto_fill=True)
+    except ImportError as e:
+        code = nlp.get("lang")
+        if "[E048]" in str(e):
+            known = (m.name for m in iter_modules(languages.__path__) if m.ispkg)
+            problem = Errors.E135.format(lang=code, known=", ".join(known))
+        else:
+            problem = Errors.E136.format(
+                lang=code, reason=e, tokenizer=tokenizer_option,
+                tokenized=tokenized_option,
+            )  # fmt: skip
+        raise CorpusError(problem) from None
+    except Exception as e:  # whatever the language or its tokenizer raises
+        raise unusable("[nlp]", str(e)) from None
+    # spaCy's limit on the length of a text is for its parser.
+    found.max_length = sys.maxsize
+    return found
 
 
 def tokenize(

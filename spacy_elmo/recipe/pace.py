@@ -1,0 +1,49 @@
+"""How fast this machine trains, by some real steps."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import srsly
+from thinc.api import Config
+
+from ..pretraining.config import read_settings
+from ..pretraining.training import pretrain
+from .raw_text import TEXT
+
+N_STEPS = 12
+# The first steps wait for what is made once.
+WARM_UP = 4
+SAMPLE_CHARACTERS = 1_000_000
+
+
+def measure_pace(config: Config, corpus: Path, folder: Path) -> float:
+    """Train for some steps on the beginning of a text.
+
+    config (Config): A pretraining config.
+    corpus (Path): Folder of `raw_text.split_text`.
+    folder (Path): For files that are removed again.
+    RETURNS (float): Tokens a second.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    sample = folder / TEXT
+    with (corpus / TEXT).open(encoding="utf8") as file:
+        # Enough pieces for the rows; the last may be cut.
+        sample.write_text(file.read(SAMPLE_CHARACTERS), encoding="utf8")
+    training = config["training"]
+    tokens = N_STEPS * training["rows"] * training["unroll_steps"]
+    overrides: Any = {
+        "paths.train": str(sample),
+        "paths.dev": None,
+        "training.keep_best": False,
+        "training.max_tokens": tokens,
+        "training.max_epochs": 1000.0,
+        "training.log_steps": 1,
+    }
+    config.to_disk(folder / "config.cfg")
+    pretrain(read_settings(folder / "config.cfg", overrides), folder, silent=True)
+    log = list(srsly.read_jsonl(folder / "log.jsonl"))
+    shutil.rmtree(folder)
+    seconds = log[-1]["seconds"] - log[WARM_UP]["seconds"]
+    return float((log[-1]["tokens"] - log[WARM_UP]["tokens"]) / max(0.1, seconds))

@@ -1,0 +1,179 @@
+"""A spaCy project for a language: its configs, filled for a text, a machine and a
+time.
+"""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import srsly
+from thinc.api import Config
+
+import spacy_elmo
+
+from ..storage import replacing
+from .raw_text import HELDOUT, TEXT, Survey
+
+PROJECT, PRETRAINING, PIPELINE = "project.yml", "pretrain_small.cfg", "ner_tagger.cfg"
+# Words longer than the window lose their ends: it is the least of these that cuts
+# fewer than one word in ten thousand.
+WINDOWS = (50, 75, 100, 150)
+MAX_CUT = 0.0001
+ROWS = 128
+# What is left of the time, evaluations and checkpoints taken off.
+TRAINING_SHARE = 0.93
+# A word in the vocabulary for so many tokens that the run reads.
+TOKENS_PER_ENTRY, MIN_ENTRIES, MAX_ENTRIES = 1000, 5000, 50_000
+# In more passes a text is learned by heart.
+MANY_EPOCHS, DROPOUT = 2.0, 0.1
+# Punctuation, and the ends of sentences
+TOKENS_PER_WORD = 1.25
+EVALUATIONS = 10
+CHECKPOINT_SECONDS = 120
+# Of a pipeline. The batches grow from a hundred words to a thousand, which they have
+# at 2,300 steps.
+STEPS, STEPS_PER_HOUR = 1400, 1000
+SCORES = {
+    "tagger": "tag_acc", "morphologizer": "pos_acc", "parser": "dep_las",
+    "ner": "ents_f",
+}  # fmt: skip
+# Measured, but no reason to choose a checkpoint.
+MORE_SCORES = {"morphologizer": "morph_acc", "parser": "dep_uas"}
+
+
+def shipped_config(name: str) -> Path:
+    """A file of the folder `configs`, which an installed package has within it."""
+    package = Path(spacy_elmo.__file__).parent
+    folders = package / "configs", package.parent / "configs"
+    return next(folder / name for folder in folders if (folder / name).is_file())
+
+
+def pretrain_config(
+    base: Config, nlp: Dict[str, Any], tokenized: bool, survey: Survey
+) -> Config:
+    """A recipe for a biLM, filled for a language and its text.
+
+    base (Config): The recipe.
+    nlp (Dict[str, Any]): [nlp] of the config.
+    tokenized (bool): Lines are sentences whose words stand between blanks.
+    survey (Survey): Of the text.
+    RETURNS (Config): The config, without the length of the run: see `set_length`.
+    """
+    config = base.copy()
+    config["paths"].update(train=f"corpus/{TEXT}", dev=f"corpus/{HELDOUT}")
+    config["nlp"] = nlp
+    config["corpus"]["tokenized"] = tokenized
+    config["training"]["precision"] = "auto"
+    fitting = [w for w in WINDOWS if survey.share_cut(w) < MAX_CUT]
+    window = fitting[0] if fitting else WINDOWS[-1]
+    config["model"]["char_cnn"]["max_characters_per_token"] = window
+    # Each row reads documents of its own.
+    while config["training"]["rows"] > max(1, survey.pieces // 2):
+        config["training"]["rows"] //= 2
+    return config
+
+
+def set_length(config: Config, survey: Survey, pace: float, hours: float) -> float:
+    """Set what depends on the length of the run.
+
+    config (Config): Of `pretrain_config`.
+    survey (Survey): Of the text.
+    pace (float): Tokens a second on this machine.
+    hours (float): How long it may train.
+    RETURNS (float): How often it will read the text.
+    """
+    training = config["training"]
+    tokens = int(TRAINING_SHARE * pace * hours * 3600)
+    epochs = tokens / (TOKENS_PER_WORD * survey.words)
+    if epochs > training["max_epochs"]:
+        epochs = training["max_epochs"]
+        tokens = int(epochs * TOKENS_PER_WORD * survey.words)
+    tokens_per_step = training["rows"] * training["unroll_steps"]
+    steps = max(1, tokens // tokens_per_step)
+    entries = min(MAX_ENTRIES, max(MIN_ENTRIES, tokens // TOKENS_PER_ENTRY))
+    config["vocabulary"]["max_size"] = entries
+    training["max_tokens"] = tokens
+    training["dropout"] = DROPOUT if epochs > MANY_EPOCHS else 0.0
+    # A mean of the last checkpoints and the best of them exclude each other.
+    training["keep_best"] = epochs > MANY_EPOCHS and not training.get("average_share")
+    training["eval_steps"] = max(1, steps // EVALUATIONS)
+    training["checkpoint_steps"] = max(
+        1, int(CHECKPOINT_SECONDS * pace / tokens_per_step)
+    )
+    optimizer = training["optimizer"]
+    optimizer["warmup_steps"] = min(optimizer["warmup_steps"], steps // EVALUATIONS)
+    return epochs
+
+
+def pipeline_config(nlp: Dict[str, Any], components: List[str], hours: float) -> Config:
+    """A pipeline on a shared ELMo component, by the shipped configs.
+
+    nlp (Dict[str, Any]): [nlp] of the config.
+    components (List[str]): What `treebank.components_for` has found.
+    hours (float): The time that the biLM has; the pipeline takes a part of it more.
+    RETURNS (Config): For `spacy train`.
+    """
+    path = shipped_config(PIPELINE)
+    config = Config().from_disk(path, interpolate=False)
+    tagger, ner = (config["components"][name] for name in ("tagger", "ner"))
+    parser = {**ner["model"], "state_type": "parser", "hidden_width": 128}
+    blocks = {
+        "elmo": config["components"]["elmo"],
+        "tagger": tagger,
+        "morphologizer": {**tagger, "factory": "morphologizer"},
+        "parser": {"factory": "parser", "model": {**parser, "maxout_pieces": 3}},
+        "ner": ner,
+    }
+    names = ["elmo", *components]
+    config["components"] = {name: deepcopy(blocks[name]) for name in names}
+    config["nlp"].update(nlp, pipeline=names)
+    config["paths"].update(train="corpus/train", dev="corpus/dev", elmo="bilm")
+    config["training"]["max_steps"] = STEPS + int(STEPS_PER_HOUR * hours)
+    weights = {SCORES[name]: 1 / len(components) for name in components}
+    more = {score: 0.0 for name, score in MORE_SCORES.items() if name in components}
+    config["training"]["score_weights"] = {**weights, **more}
+    return config
+
+
+def without_elmo(config: Config) -> Config:
+    """The same pipeline on spaCy's own embedding."""
+    config = config.copy()
+    config["nlp"]["pipeline"].remove("elmo")
+    del config["components"]["elmo"]
+    for component in config["components"].values():
+        tok2vec = component["model"]["tok2vec"]
+        tok2vec["embed"] = tok2vec["embed"]["embed"]
+    return config
+
+
+def write_project(
+    output: Path, config: Config, pipeline: Optional[Config], variables: Dict[str, Any]
+) -> None:
+    """Write what is still missing beside `corpus`. project.yml comes last: where it
+    is, the project is whole.
+
+    output (Path): The project.
+    config (Config): Of `pretrain_config`.
+    pipeline (Config): Of `pipeline_config`; None without a treebank.
+    variables (Dict[str, Any]): "vars" of project.yml.
+    """
+    configs = output / "configs"
+    configs.mkdir(parents=True, exist_ok=True)
+    config.to_disk(configs / "pretrain.cfg")
+    steps = ["pretrain", "package-bilm"]
+    meta = {key: variables[key] for key in ("lang", "version", "license")}
+    meta["sources"] = [variables["sources"]] if variables["sources"] else []
+    srsly.write_json(configs / "bilm.json", {**meta, "name": variables["bilm"]})
+    if pipeline is not None:
+        steps += ["baseline", "elmo", "compare", "package"]
+        pipeline.to_disk(configs / "elmo.cfg")
+        without_elmo(pipeline).to_disk(configs / "baseline.cfg")
+        name = variables["pipeline"].partition("_")[2]
+        srsly.write_json(configs / "pipeline.json", {**meta, "name": name})
+    project: Any = srsly.read_yaml(Path(__file__).parent / PROJECT)
+    project["vars"] = variables
+    project["workflows"]["all"] = steps
+    commands = [c for c in project["commands"] if c["name"] in steps]
+    project["commands"] = commands
+    with replacing(output / PROJECT) as temporary:
+        srsly.write_yaml(temporary, project)

@@ -1,0 +1,122 @@
+"""Annotated sentences -> .spacy files."""
+
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set
+
+from spacy.cli.convert import CONVERTERS, autodetect_ner_format
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.vocab import Vocab
+
+from ..errors import CorpusError, Errors, unusable
+
+# Sentences of a Doc, so that the parser learns where one ends.
+N_SENTS = 10
+# One Doc of so many is the dev part, where none is given.
+DEV_EVERY = 10
+# Tokens that are compared with the tokenizer's.
+MAX_TOKENS = 20_000
+N_EXAMPLES = 3
+NO_TAG = ("-", "_")
+
+Docs = List[Doc]
+
+
+class Agreement(NamedTuple):
+    """share (float): Of the treebank's tokens, those that the tokenizer makes too.
+    examples (List[str]): Some that it does not, beside what it makes of them.
+    """
+
+    share: float
+    examples: List[str]
+
+
+def read_treebank(path: Path) -> Docs:
+    """Read annotated sentences, ten to a Doc.
+
+    path (Path): A .conllu (of whose multiword tokens the whole is a token, as in the
+        text), a .iob or .conll with a token a line and its tag in the last column, a
+        .iob with a sentence a line, or a .spacy.
+    RETURNS (List[Doc]): The Docs, to be trained on with the tokens that they have.
+    RAISES (CorpusError): If the file is of another kind, damaged or without
+        annotation.
+    """
+    try:
+        docs = list(_read(path))
+    except OSError:
+        raise
+    except Exception as e:  # whatever a converter raises
+        problem = f"is not readable as annotated sentences ({type(e).__name__}: {e})"
+        raise unusable(path, problem) from None
+    docs = [doc for doc in docs if len(doc)]
+    for doc in docs:
+        for token in doc:
+            if token.tag_ in NO_TAG:
+                token.tag_ = ""
+        # Has spaCy's reader train on these tokens, and not on the tokenizer's.
+        doc.has_unknown_spaces = True
+    if not docs or not components_for(docs):
+        problem = "has no tags, no heads and no entities"
+        raise unusable(path, problem)
+    return docs
+
+
+def _read(path: Path) -> Iterable[Doc]:
+    if path.suffix == ".spacy":
+        return DocBin().from_disk(path).get_docs(Vocab())
+    data = path.read_text(encoding="utf8")
+    kind = "conllu" if path.suffix == ".conllu" else "conll"
+    if path.suffix == ".iob" and autodetect_ner_format(data) == "iob":
+        kind = "iob"
+    read = CONVERTERS[kind]
+    return read(data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)
+
+
+def components_for(docs: Docs) -> List[str]:
+    """The components of spaCy that can learn something from these Docs."""
+    tokens = [token for doc in docs for token in doc]
+    found: Dict[str, Set[Any]] = {
+        # Where there are no tags of its own, the converter repeats the parts of speech.
+        "tagger": {t.tag_ for t in tokens if t.tag_ != t.pos_},
+        "morphologizer": {(t.pos_, str(t.morph)) for t in tokens if t.pos},
+        "parser": {t.dep_ for t in tokens if t.dep},
+        "ner": {t.ent_type_ for t in tokens if t.ent_type},
+    }
+    return [name for name, labels in found.items() if labels - {""}]
+
+
+def compare_tokens(docs: Docs, nlp: Language) -> Agreement:
+    """Compare the tokens of a treebank with what a tokenizer makes of its text."""
+    n = same = 0
+    examples: List[str] = []
+    for doc in docs:
+        found = nlp.make_doc(doc.text)
+        places = {(token.idx, token.idx + len(token)) for token in found}
+        for token in doc:
+            place = token.idx, token.idx + len(token)
+            n += 1
+            same += place in places
+            if place not in places and len(examples) < N_EXAMPLES:
+                span = found.char_span(*place, alignment_mode="expand")
+                others = " ".join(t.text for t in span or [])
+                examples.append(f"{token.text!r} is {others!r}")
+        if n >= MAX_TOKENS:
+            break
+    return Agreement(same / n, examples)
+
+
+def write_parts(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> None:
+    """Write train/NAME.spacy and dev/NAME.spacy.
+
+    dev (List[Doc]): If None, a tenth of the Docs.
+    RAISES (CorpusError): If there are too few for that.
+    """
+    if dev is None:
+        dev = docs[DEV_EVERY - 1 :: DEV_EVERY]
+        docs = [doc for i, doc in enumerate(docs) if i % DEV_EVERY != DEV_EVERY - 1]
+        if not dev:
+            raise CorpusError(Errors.E132.format(name=name, wanted=DEV_EVERY * N_SENTS))
+    for part, mine in (("train", docs), ("dev", dev)):
+        path = folder / part / f"{name}.spacy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        DocBin(docs=mine).to_disk(path)

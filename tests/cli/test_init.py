@@ -1,0 +1,179 @@
+"""From raw text and annotated sentences to installed packages."""
+
+import random
+import subprocess
+import sys
+
+import made_up
+import pytest
+from spacy.util import load_config
+from thinc.api import Config
+
+SENTENCE = """\
+# text = Anna liest das Buch.
+1\tAnna\tAnna\tPROPN\tNE\tNumber=Sing\t2\tnsubj\t_\t_
+2\tliest\tlesen\tVERB\tVVFIN\t_\t0\troot\t_\t_
+3\tdas\tder\tDET\tART\t_\t4\tdet\t_\t_
+4\tBuch\tBuch\tNOUN\tNN\tNumber=Sing\t2\tobj\t_\tSpaceAfter=No
+5\t.\t.\tPUNCT\t$.\t_\t2\tpunct\t_\t_
+
+"""
+ENTITIES = "Anna B-PER\nwohnt O\nin O\nBonn B-LOC\n. O\n\n"
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A folder of text, a treebank, names, and the config of a tiny biLM."""
+    folder = tmp_path_factory.mktemp("inputs")
+    rng = random.Random(0)
+    lexicon = [
+        "".join(rng.choices("abdeilnorst", k=rng.randint(2, 9))) for _ in "x" * 400
+    ]
+    lines = [" ".join(rng.choices(lexicon, k=12)) + "." for _ in range(2000)]
+    (folder / "text").mkdir()
+    (folder / "text" / "a.txt").write_text("\n".join(lines))
+    (folder / "train.conllu").write_text(120 * SENTENCE)
+    (folder / "names.iob").write_text(120 * ENTITIES)
+    config = made_up.pretrain_config("", max_epochs=2.0)
+    config["vocabulary"]["max_size"] = 1000
+    Config(config).to_disk(folder / "tiny.cfg")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def command(inputs):
+    """What a user types, for an output folder."""
+
+    def make(output, *more):
+        files = [
+            "--treebank",
+            inputs / "train.conllu",
+            "--treebank",
+            inputs / "names.iob",
+        ]
+        return [
+            "init", inputs / "text", output, "--lang", "de", *files, "--hours", 0.001,
+            "--config", inputs / "tiny.cfg", "--license", "CC0", *more,
+        ]  # fmt: skip
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory, elmo, command):
+    output = tmp_path_factory.mktemp("project") / "mine"
+    result = elmo(*command(output, "--no-run"))
+    assert result.exit_code == 0, result.output
+    return output, result.text
+
+
+def test_what_was_found_is_said(project):
+    _, printed = project
+    assert "23,496 words to train on, 504 held out" in printed
+    assert "tagger, morphologizer, parser" in printed and "ner" in printed
+    assert "tokens a second" in printed
+
+
+def test_text_and_treebank_are_divided(project):
+    output, _ = project
+    train, heldout = (
+        (output / "corpus" / name).read_text().split("\n")
+        for name in ("text.txt", "heldout.txt")
+    )
+    assert not set(filter(None, train)).intersection(heldout)
+    assert sorted(p.name for p in (output / "corpus" / "dev").iterdir()) == [
+        "1-train.spacy", "2-names.spacy",
+    ]  # fmt: skip
+
+
+def test_the_configs_are_filled(project):
+    output, _ = project
+    pretraining = load_config(output / "configs" / "pretrain.cfg")
+    assert pretraining["nlp"]["lang"] == "de"
+    assert pretraining["training"]["max_tokens"] > 0
+    elmo, baseline = (
+        load_config(output / "configs" / f"{name}.cfg") for name in ("elmo", "baseline")
+    )
+    components = ["tagger", "morphologizer", "parser", "ner"]
+    assert elmo["nlp"]["pipeline"] == ["elmo", *components]
+    assert baseline["nlp"]["pipeline"] == components
+    assert "spacy_elmo" not in baseline.to_str()
+    assert elmo["training"] == baseline["training"]
+
+
+def test_the_same_command_goes_on_and_another_is_refused(project, elmo, command):
+    output, _ = project
+    before = (output / "project.yml").stat().st_mtime_ns
+    again = elmo(*command(output, "--no-run"))
+    assert again.exit_code == 0, again.output
+    assert (output / "project.yml").stat().st_mtime_ns == before
+    other = elmo(*command(output, "--no-run", "--hours", 2))
+    assert other.exit_code == 1 and "ELMO133" in other.text and "hours" in other.text
+
+
+def test_everything_that_the_command_runs(project, tmp_path):
+    output, _ = project
+    for name in ("elmo", "baseline"):
+        path = output / "configs" / f"{name}.cfg"
+        config = Config().from_disk(path, interpolate=False)
+        config["training"].update(max_steps=10, eval_frequency=10)
+        config.to_disk(path)
+    run = [sys.executable, "-m", "spacy", "project", "run", "all", output]
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "What ELMo gains" in done.stdout and "Entities (F)" in done.stdout
+    again = subprocess.run(run, capture_output=True, text=True)
+    assert again.stdout.count("nothing changed") == 5
+
+    wheels = list((output / "packages").glob("*/dist/*.whl"))
+    assert len(wheels) == 2
+    target = tmp_path / "elsewhere"
+    install = ["-m", "pip", "install", "--no-index", "--no-deps", "--target", target]
+    subprocess.run([sys.executable, *install, *wheels], check=True)
+    code = (
+        "import spacy; from spacy_elmo.weights import resolve; "
+        "nlp = spacy.load('de_pipeline'); doc = nlp('Anna liest.'); "
+        "print(resolve('de_pipeline_elmo').name, doc._.elmo.shape, nlp.meta['license'])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        env={"PYTHONPATH": str(target)},
+    )  # fmt: skip
+    assert loaded.stdout == "de_pipeline_elmo (3, 3, 24) CC0\n", loaded.stderr
+
+
+@pytest.mark.parametrize(
+    "name, content, problem",
+    [
+        ("latin1.txt", "ein schöner Tag\n".encode("latin1") * 9, "not UTF-8"),
+        ("short.txt", b"nur zweihundert Worte hier " * 50, "ELMO130"),
+        ("image.png", b"no text", "ELMO050"),
+    ],
+)
+def test_bad_text(elmo, tmp_path, name, content, problem):
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / name).write_bytes(content)
+    result = elmo("init", tmp_path / "text", tmp_path / "out", "--lang", "de")
+    assert result.exit_code == 1
+    assert problem in result.text and "Traceback" not in result.text
+
+
+@pytest.mark.parametrize(
+    "lang, problem",
+    [("zzz", "no language 'zzz'"), ("vi", "Pyvi"), ("ko", "natto-py")],
+)
+def test_languages_that_cannot_be_had(elmo, command, tmp_path, lang, problem):
+    result = elmo(*command(tmp_path / "out", "--lang", lang))
+    assert result.exit_code == 1
+    assert problem in result.text and "Traceback" not in result.text
+
+
+def test_treebanks_that_are_none(elmo, command, inputs, tmp_path):
+    for content, problem in (("1\tAnna\n", "ELMO051"), (SENTENCE, "ELMO132")):
+        path = tmp_path / "bad.conllu"
+        path.write_text(content)
+        result = elmo(
+            "init", inputs / "text", tmp_path / "out", "--lang", "de", "-t", path
+        )
+        assert result.exit_code == 1
+        assert problem in result.text and "Traceback" not in result.text

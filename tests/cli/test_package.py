@@ -1,0 +1,81 @@
+"""A biLM as a package of its own."""
+
+import subprocess
+import sys
+
+import pytest
+import srsly
+
+
+def install(folder, target):
+    """By pip, without an index, and what a fresh Python then finds."""
+    wheels = list((folder / "dist").glob("*.whl"))
+    options = ["--no-index", "--no-deps", "--target", str(target)]
+    pip = [sys.executable, "-m", "pip", "install", "-q", *options, *map(str, wheels)]
+    subprocess.run(pip, check=True)
+
+
+def test_an_installed_package_publishes_its_name(trained, elmo, tmp_path):
+    result = elmo(
+        "package", trained[0], tmp_path, "--name", "en_dogs", "--license", "CC0",
+        "--sources", "made-up facts", "--build", "wheel,sdist",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    folder = tmp_path / "en_dogs-0.0.0"
+    assert {p.suffix for p in (folder / "dist").iterdir()} == {".whl", ".gz"}
+    install(folder, tmp_path / "elsewhere")
+    code = (
+        "import spacy; nlp = spacy.blank('en'); "
+        "nlp.add_pipe('elmo', config={'model': {'weights': 'en_dogs'}}); "
+        "print(nlp('The dog barks.')._.elmo.shape)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        env={"PYTHONPATH": str(tmp_path / "elsewhere")},
+    )  # fmt: skip
+    assert found.stdout == "(4, 3, 24)\n", found.stderr
+
+
+def test_the_card_says_what_the_log_and_the_options_know(trained, elmo, tmp_path):
+    given = ["--license", "CC0", "--sources", "made-up facts", "--build", "none"]
+    assert elmo("package", trained[0], tmp_path, *given).exit_code == 0
+    (folder,) = tmp_path.iterdir()
+    card = (folder / "README.md").read_text()
+    log = list(srsly.read_jsonl(trained[0] / "log.jsonl"))
+    for part in ("en_elmo", "CC0", "made-up facts", f"{log[-1]['average']:.2f}"):
+        assert part in card
+    module = folder / "en_elmo"
+    assert srsly.read_json(module / "meta.json")["license"] == "CC0"
+    # How text is tokenized stays known, and where it was does not.
+    config = (module / "config.cfg").read_text()
+    assert "tokenized" in config and "[paths]" not in config
+
+
+def test_a_meta_json_stands_before_the_log_and_options_before_it(
+    trained, elmo, tmp_path
+):
+    meta = tmp_path / "mine.json"
+    srsly.write_json(meta, {"name": "en_mine", "version": "1.2", "license": "MIT"})
+    given = ["--meta-path", meta, "--build", "none", "--version", "1.3"]
+    assert elmo("package", trained[0], tmp_path / "out", *given).exit_code == 0
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["en_mine-1.3"]
+    again = elmo("package", trained[0], tmp_path / "out", *given)
+    assert again.exit_code == 1 and "ELMO111" in again.text
+    assert elmo("package", trained[0], tmp_path / "out", *given, "-f").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "given, problem",
+    [
+        ([], "ELMO137"),
+        (["--license", "CC0", "--name", "a-b"], "ELMO139"),
+        (["--license", "CC0", "--build", "egg"], "ELMO038"),
+    ],
+)
+def test_bad_input_gets_a_message_and_leaves_nothing(
+    trained, elmo, tmp_path, given, problem
+):
+    result = elmo("package", trained[0], tmp_path, *given)
+    assert result.exit_code == 1
+    assert problem in result.text and "Traceback" not in result.text
+    assert not any(path.name[0] != "." for path in tmp_path.iterdir())
