@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
+import torch
 from spacy.cli.train import train
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
@@ -106,6 +107,25 @@ def test_mentions_are_read_from_brackets():
 def test_tags_are_spans():
     found = tags.spans_of(["B-A", "I-A", "B-A", "O", "I-B", "I-C"])
     assert list(found) == [(0, 2, "A"), (2, 3, "A"), (4, 5, "B"), (5, 6, "C")]
+
+
+def test_decoding_keeps_to_bio():
+    labels = ["O", "B-A", "I-A", "B-B", "I-B"]
+    scores = torch.randn(20, 30, 5, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(20, 30, dtype=torch.bool)
+    for row in tags.constraints(labels).decode(scores, mask):
+        found = [labels[i] for i in row]
+        for before, tag in zip(["O", *found], found):
+            assert tag[0] != "I" or before in (f"B-{tag[2:]}", tag)
+
+
+def test_an_answer_is_the_best_allowed_span():
+    start, end = torch.zeros(1, 40), torch.zeros(1, 40)
+    start[0, [30, 5, 2]] = torch.tensor([3.0, 2.0, 0.5])
+    end[0, [2, 35, 29]] = torch.tensor([9.0, 1.0, 8.0])
+    # 30..2 is backwards and 5..29 too long; 2..2 is one token.
+    assert answers.best_spans(start, end) == [(2, 2)]
+    assert answers.best_spans(start, end.clamp(max=1)) == [(30, 35)]
 
 
 def test_arguments_go_on_after_a_break_and_leave_out_the_predicate():
