@@ -258,16 +258,15 @@ def size_of(folder: Path) -> int:
 def render(plan: Plan, runs: Dict[str, Run]) -> str:
     """Means and deviations over the seeds: tasks by arms."""
     arms = list(plan["arms"])
-    rows: Dict[str, List[str]] = {}
-    for task, settings in plan["tasks"].items():
-        for limit in settings.get("limits", [0]):
-            size = f" ({limit:,} Docs)" if limit else ""
-            for score, name in settings["scores"].items():
-                rows[f"{name}{size}"] = [
-                    cell(scores_of(plan, runs, task, arm, limit, score)) for arm in arms
-                ]
-    seeds = f"Dev scores, mean and deviation over {len(plan['seeds'])} seeds."
-    scores = table(["task", *arms], ([name, *row] for name, row in rows.items()))
+    rows = [
+        [f"{name}, {limit:,} Docs" if limit else name]
+        + [cell(scores_of(plan, runs, task, arm, limit, score)) for arm in arms]
+        for task, settings in plan["tasks"].items()
+        for limit in settings.get("limits", [0])
+        for score, name in settings["scores"].items()
+    ]
+    seeds = f"Dev scores, mean and deviation over {len(plan['seeds'])} seed(s)."
+    scores = table(["task", *arms], rows)
     header = ["cost, medians", "training, CPU hours", "prediction, words/s",
               "memory, MB", "on disk, MB"]  # fmt: skip
     parts = [f"# {plan['title']}", plan["description"].strip(), seeds, scores,
