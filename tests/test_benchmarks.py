@@ -1,5 +1,6 @@
 """Each script of benchmarks/ measures something and writes it, at toy size."""
 
+import gzip
 import json
 import runpy
 import sys
@@ -86,6 +87,17 @@ def test_long_run(run, tiny_weights):
 
 def test_import_time(run):
     assert run("import_time", "--turns", 1, "--warm-up", 0)["ratio"] > 0
+
+
+def test_blimp(run, tmp_path):
+    pairs = [("one", "agreement", "Cats sleep.", "Cats sleeps.")] * 3
+    data = tmp_path / "blimp.tsv.gz"
+    data.write_bytes(
+        gzip.compress("".join("\t".join(p) + "\n" for p in pairs).encode())
+    )
+    found = run("blimp", "--data", data, "--every", 2)
+    assert found["pairs"] == 2 and set(found["phenomena"]) == {"agreement"}
+    assert found["overall"]["both directions"] in (0, 100)
 
 
 def test_corpus_memory(run, tmp_path):

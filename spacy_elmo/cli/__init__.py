@@ -14,6 +14,7 @@ from .package import package_cli
 from .plot import plot_cli
 from .pretrain import pretrain_cli
 from .score import score_cli
+from .vectors import vectors_cli
 
 __all__ = [
     "app",
@@ -28,4 +29,5 @@ __all__ = [
     "plot_cli",
     "pretrain_cli",
     "score_cli",
+    "vectors_cli",
 ]

@@ -1,0 +1,90 @@
+import gzip
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import spacy
+from spacy.cli._util import app
+from typer.testing import CliRunner
+
+LINES = ["She made a play.", "They play it in a garden.", "", "A play, a play!"]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(LINES), encoding="utf8")
+    return path
+
+
+def test_spacy_without_this_package_reads_them(elmo, corpus, tiny_weights, tmp_path):
+    words = tmp_path / "words.txt"
+    words.write_text("gardener\nplay\n", encoding="utf8")
+    out = tmp_path / "vectors.txt.gz"
+    result = elmo("vectors", tiny_weights, corpus, out, "--words", words)
+    assert result.exit_code == 0, result.output
+    init = ["init", "vectors", "en", str(out), str(tmp_path / "nlp")]
+    assert CliRunner().invoke(app, init).exit_code == 0
+    code = f"""
+import importlib.metadata as metadata, sys
+found = metadata.EntryPoints(
+    entry for distribution in metadata.distributions()
+    for entry in distribution.entry_points if "spacy_elmo" not in entry.value
+)
+metadata.entry_points = lambda **params: found.select(**params)
+sys.modules["spacy_elmo"] = None
+import spacy
+nlp = spacy.load({str(tmp_path / "nlp")!r})
+print(nlp.vocab.vectors.shape, nlp("gardener")[0].has_vector)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "(13, 12) True\n", done.stderr
+    lines = gzip.open(out, "rt", encoding="utf8").readlines()
+    assert [line.split()[0] for line in lines[:3]] == ["13", "play", "a"]
+    assert lines[-1].startswith("gardener ")
+    assert "vectors.txt.gz has 13 vectors of width 12" in result.text
+
+
+def test_options_choose_the_words_and_the_layer(elmo, corpus, tiny_weights, tmp_path):
+    def table(*options):
+        out = tmp_path / "out.txt"
+        result = elmo("vectors", tiny_weights, corpus, out, *options)
+        assert result.exit_code == 0, result.output
+        (header, *lines) = out.read_text(encoding="utf8").splitlines()
+        rows = [line.split(" ") for line in lines]
+        assert header == f"{len(rows)} 12"
+        return {word: np.array(vector, float) for word, *vector in rows}
+
+    assert list(table("--max-words", 2)) == ["play", "a"]
+    assert list(table("--min-count", 3)) == ["play", "a"]
+    assert "play." in table("--tokenized") and "play." not in table("--raw")
+    nlp = spacy.blank("en")
+    model = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(tiny_weights)}
+    nlp.add_pipe("elmo", config={"model": model})
+    wanted = nlp("play")[0]._.elmo[0]
+    np.testing.assert_allclose(table("--layer", 0)["play"], wanted, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "args, problem",
+    [
+        (["{tiny}", "none.txt"], "ELMO050"),
+        (["nowhere", "{text}"], "ELMO001"),
+        (["{tiny}", "{text}", "--layer", "3"], "ELMO124"),
+        (["{tiny}", "{text}", "--min-count", "99"], "ELMO050"),
+        (["{tiny}", "{text}", "--words", "{latin}"], "not UTF-8"),
+    ],
+)
+def test_bad_input_gets_a_message(elmo, corpus, tiny_weights, tmp_path, args, problem):
+    latin = tmp_path / "latin"
+    latin.write_bytes(b"caf\xe9")
+    names = {"tiny": tiny_weights, "text": corpus, "latin": latin}
+    args = [arg.format(**names) for arg in args]
+    args.insert(2, tmp_path / "out.txt")
+    result = elmo("vectors", *args)
+    assert result.exit_code == 1
+    assert problem in result.text and "Traceback" not in result.text
+    assert not (tmp_path / "out.txt").exists()
