@@ -18,6 +18,7 @@ import sys
 import time
 import venv
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Any, Callable, Dict, List, Tuple
 from unittest.mock import MagicMock, patch
@@ -44,12 +45,14 @@ MOCKS = [
 def start_peer(name: str, weights: Path, environments: Path, threads: int) -> Any:
     """The process of a peer, once it is ready. For `ask`."""
     python = make_environment(name.removesuffix("_training"), environments)
+    errors = TemporaryFile("w+")
     process = subprocess.Popen(
         [python, __file__, name, str(weights), str(threads)], text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
     )  # fmt: skip
     if not process.stdout.readline():
-        raise SystemExit(f"{name} does not run: see above")
+        errors.seek(0)
+        raise SystemExit(f"{name} does not run:\n{errors.read()}")
     return process
 
 
