@@ -21,7 +21,6 @@ import spacy
 import torch
 from harness import (
     ROOT,
-    machine,
     make_parser,
     medians,
     plot,
@@ -30,12 +29,12 @@ from harness import (
     table,
     take_turns,
     timed,
-)  # fmt: skip
+)
 from inputs import (
     GEOMETRIES,
     OFFICIAL,
     make_pipeline,
-    random_bilm,
+    measure_geometries,
     read_rows,
     read_sentences,
 )
@@ -63,13 +62,7 @@ def main() -> None:
     parser.add_argument("--geometries", nargs="+", default=OFFICIAL)
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    results: Dict[str, Any] = {
-        "machine": machine(args.threads), "turns": args.turns, "geometries": {}
-    }  # fmt: skip
-    for name in args.geometries:
-        with TemporaryDirectory() as folder:
-            results["geometries"][name] = measure(name, Path(folder), args)
+    results = measure_geometries(measure, args)
     save("costs", results, render(results), args.output)
     if args.output is not None:
         geometries = results["geometries"].items()
@@ -79,7 +72,6 @@ def main() -> None:
 
 
 def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]:
-    random_bilm(name).save(folder)
     return {
         "growth": growth(folder, args, GROWTH_WORDS[name]),
         "latency": latency(name, folder),

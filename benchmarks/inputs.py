@@ -1,13 +1,15 @@
 """What the benchmarks of speed run: sentences, random biLMs and pipelines with them."""
 
+import argparse
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Iterator, List, Optional
+from tempfile import TemporaryDirectory
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import spacy
 import torch
 from experiments.data import sentences as sentences_of
-from harness import ROOT
+from harness import ROOT, machine
 from spacy.language import Language
 
 from spacy_elmo.bilm import BiLM, Options
@@ -40,6 +42,20 @@ def random_bilm(name: str) -> BiLM:
         if param.dim() == 1:
             param.mul_(0.1)
     return bilm
+
+
+def measure_geometries(
+    measure: Callable[[str, Path, argparse.Namespace], Any], args: argparse.Namespace
+) -> Dict[str, Any]:
+    """Results of measure(name, weights, args) for each of args.geometries."""
+    torch.set_num_threads(args.threads)
+    found = {}
+    for name in args.geometries:
+        with TemporaryDirectory() as folder:
+            random_bilm(name).save(folder)
+            found[name] = measure(name, Path(folder), args)
+    about = {"machine": machine(args.threads), "turns": args.turns}
+    return {**about, "geometries": found}
 
 
 def read_sentences(path: Optional[Path], n_words: int) -> Sentences:

@@ -11,14 +11,12 @@ import argparse
 import statistics
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Dict, List
 
 import numpy as np
 import torch
 from harness import (
     Seconds,
-    machine,
     make_parser,
     medians,
     peak_products,
@@ -28,13 +26,13 @@ from harness import (
     table,
     take_turns,
     timed,
-)  # fmt: skip
+)
 from inputs import (
     GEOMETRIES,
     OFFICIAL,
     Sentences,
     make_pipeline,
-    random_bilm,
+    measure_geometries,
     read_sentences,
 )
 from peers import PEERS, ask, start_peer
@@ -45,6 +43,7 @@ BATCHES = (32, 64, 128)
 # Memory for the vectors of words, in MB: none, so that every word is new, or enough
 CACHES = {"new words": 0, "words seen before": 1024}
 DOCS = {"segmenter": {"@misc": "spacy_elmo.segment_docs.v1"}}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 PRODUCT = 2048  # rows and columns of the matrix product that gives the peak
 
 
@@ -57,13 +56,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--words", type=int, default=10_000)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    results: Dict[str, Any] = {
-        "machine": machine(args.threads), "turns": args.turns, "geometries": {}
-    }  # fmt: skip
-    for name in args.geometries:
-        with TemporaryDirectory() as folder:
-            results["geometries"][name] = measure(name, Path(folder), args)
+    results = measure_geometries(measure, args)
     save("speed", results, render(results), args.output)
     if args.output is not None:
         panels = {
@@ -75,7 +68,6 @@ def main() -> None:
 
 def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]:
     """All arms for one geometry."""
-    random_bilm(name).save(folder)
     sentences = read_sentences(args.text, args.words)
     ours = {
         f"spacy_elmo, {precision}, {words}": partial(
@@ -96,7 +88,7 @@ def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]
         for size in BATCHES:
             work = batches(by_length, size)
             arms[f"{peer}, sorted, {size}"] = partial(run_peer, process, work)
-    dtypes = {p: getattr(torch, p) for p in args.precisions if hasattr(torch, p)}
+    dtypes = {p: dtype for p, dtype in DTYPES.items() if p in args.precisions}
     for precision, dtype in dtypes.items():
         arms[f"peak, {precision}"] = partial(product_seconds, dtype)
     seconds = take_turns(arms, args.turns)
