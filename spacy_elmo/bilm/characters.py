@@ -10,8 +10,9 @@ BEGIN_WORD = 258
 END_WORD = 259
 PADDING = 260
 
-BOS = "<S>"
-EOS = "</S>"
+# The boundaries of a sentence: the words, and their rows in a table of token vectors.
+BOS, EOS = "<S>", "</S>"
+BOS_ROW, EOS_ROW = 0, 1
 
 _BOUNDARIES = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
 
@@ -39,10 +40,4 @@ def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
             utf8 = word.encode("utf8", "ignore")[: max_characters - 2]
             row[1 : len(utf8) + 1] = np.frombuffer(utf8, dtype=np.uint8)
             row[len(utf8) + 1] = END_WORD
-    return ids
-
-
-def word_to_ids(word: str, max_characters: int = 50) -> CharIds:
-    """The characters of one word, shape (max_characters,)."""
-    ids: CharIds = words_to_ids([word], max_characters)[0]
     return ids

@@ -7,12 +7,7 @@ from torch.nn import functional as F
 from .char_conv import convolve_and_pool
 from .characters import PADDING
 from .options import N_CHARACTERS, CharCNNOptions
-
-# Words go through the convolutions in groups of like length: the lengths at which a
-# group ends, and the words in a block, which bounds the memory of the responses.
-LENGTHS = (3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 26, 34)
-BLOCK_WORDS = 256
-CHUNK_WORDS = 256
+from .tuning import BLOCK_WORDS, CHUNK_WORDS, WORD_LENGTHS
 
 
 class CharacterEncoder(nn.Module):
@@ -54,7 +49,6 @@ class CharacterEncoder(nn.Module):
         pooled = self.convolve(char_ids)  # (n_words, n_filters)
         n_words = len(pooled)
         if pooled.requires_grad:
-            # Like numbers of words, for the reason that CHUNK_WINDOWS has.
             pooled = F.pad(pooled, (0, 0, 0, -n_words % CHUNK_WORDS))
         for highway in self.highways:
             pooled = highway(pooled)
@@ -128,7 +122,7 @@ def _length_groups(lengths: Tensor, order: Tensor) -> List[Tuple[Tensor, int]]:
     start = 0
     while start < len(sizes):
         shortest = sizes[start]
-        limit = next((n for n in LENGTHS if n >= shortest), 1 << 30)
+        limit = next((n for n in WORD_LENGTHS if n >= shortest), 1 << 30)
         end = start + 1
         while end < len(sizes) and sizes[end] <= limit and end - start < BLOCK_WORDS:
             end += 1

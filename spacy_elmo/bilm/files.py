@@ -62,14 +62,20 @@ def _find_in_zip(path: Path) -> ModelFiles:
             _check_sizes(path, infos[options], infos[weights])
             return ModelFiles(
                 f"{path}:{options}",
-                archive.read(options),
+                _read(archive, infos[options]),
                 f"{path}:{weights}",
-                io.BytesIO(archive.read(weights)),
+                io.BytesIO(_read(archive, infos[weights])),
             )
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as e:
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
     except (RuntimeError, zlib.error, UnicodeError) as e:  # encrypted; damaged
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
+
+
+def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    # As many bytes as were checked: the content may be more than the archive says.
+    with archive.open(info) as file:
+        return file.read(info.file_size)
 
 
 def _refuse_hostile(path: Path, names: List[str]) -> None:

@@ -6,12 +6,7 @@ from torch import Tensor, nn
 from .lstm_grad import lstm_train
 from .lstm_predict import ARITHMETICS, Arithmetic, Float32, Moves, predict
 from .options import LSTMOptions
-
-# Where the gates take a multiple of ALIASED numbers, PADDING columns keep the rows of
-# the kernel apart: else all elements of a column share a few sets of a processor's
-# cache, and a product of 16 to 128 rows takes twice as long (original size).
-ALIASED = 16384
-PADDING = 16
+from .tuning import ALIASED, KERNEL_PADDING
 
 
 class LSTMState(NamedTuple):
@@ -45,7 +40,7 @@ class LSTMLayer(nn.Module):
         # input, the bias comes with the product. Columns are the gates i, f, o, j:
         # the three sigmoids lie side by side. The bias is stored without the +1 of
         # the forget gate, as in the official files. Padding is zeros.
-        padding = 0 if 4 * H % ALIASED else PADDING
+        padding = 0 if 4 * H % ALIASED else KERNEL_PADDING
         self.kernel = nn.Parameter(torch.zeros(1 + P + P, 4 * H + padding))
         self.projection = (
             nn.Parameter(torch.empty(H, P)) if options.has_projection else None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .packing import packed_steps
+from .batching import packed_steps
 
 Cell = Callable[..., Any]
 Gates = Tuple[Tensor, ...]

@@ -8,20 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .packing import packed_steps
-
-# In float32, a step of so many rows is one product of its inputs and its state. Where
-# there are fewer, reading the weights takes longer than the product: there the inputs
-# of a chunk of steps, of about so many tokens, share one.
-ROWS_ALONE = 128
-CHUNK_TOKENS = 384
-# Inputs that are read so many times each, on average, have their products precomputed.
-# They take 16 bytes an input and unit of the cell: at the original size 270 MB for a
-# batch of 8192 tokens at the most, and half of that for running text.
-LEAST_READINGS = 2
-# In bfloat16, rows are rounded up to a multiple of this: oneDNN compiles a kernel for
-# each new shape, which takes longer than the product itself.
-ROWS = 16
+from .batching import packed_steps
+from .tuning import CHUNK_TOKENS, LEAST_READINGS, ROW_MULTIPLE, ROWS_ALONE
 
 # Copies of rows of the state before each step, and after the last: see Reading.
 Moves = Sequence[Sequence[Tuple[int, Tensor]]]
@@ -233,4 +221,4 @@ def _chunk_ends(sizes: Sequence[int]) -> Dict[int, int]:
 
 
 def _rounded(n: int) -> int:
-    return -(-n // ROWS) * ROWS
+    return -(-n // ROW_MULTIPLE) * ROW_MULTIPLE

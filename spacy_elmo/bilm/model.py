@@ -17,22 +17,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import Errors
-from .batches import BOS_ROW, EOS_ROW, SentenceBatch, make_batches
-from .characters import BOS, EOS, words_to_ids
+from .batching import Ints1d, SentenceBatch, make_batches
+from .characters import BOS, BOS_ROW, EOS, EOS_ROW, words_to_ids
 from .encoder import CharacterEncoder
 from .lstm import LSTMLayer, LSTMState
 from .lstm_predict import Moves
 from .options import Options
 from .precision import check_precision, choose_precision
+from .tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
 
 Floats3d = npt.NDArray[np.float32]
-Ints1d = npt.NDArray[np.int64]
-
-# Rows enough that a step's products do not wait for the weights, and few enough that
-# the layers of a batch of the original size take a hundred megabytes.
-MAX_BATCH_TOKENS = 8192
-# Distinct words that go through the token encoder at a time.
-MAX_BATCH_WORDS = 4096
 
 
 class BiLMState(NamedTuple):
@@ -234,13 +228,10 @@ class BiLM(nn.Module):
         if after.h.shape[2] != n_rows:
             found = after.h.shape[2]
             raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
-        table = self.encode_words(list(index))
-        layers = self._no_layers(n_rows)
-        for batch in make_batches(ids, max_batch_tokens, state is None, closed=True):
-            rows = torch.tensor(batch.rows)
-            before = None if state is None else _rows_of(state, rows)
-            last = self._encode_batch(table, batch, before, layers)
-            after.h[:, :, rows], after.c[:, :, rows] = last
+        layers = self.encode_ids(
+            self.encode_words(list(index)), ids, after,
+            share=state is None, max_batch_tokens=max_batch_tokens,
+        )  # fmt: skip
         return layers, after
 
     @torch.no_grad()
@@ -248,37 +239,37 @@ class BiLM(nn.Module):
         self,
         table: Tensor,
         sentences: Sequence[Sequence[int] | Ints1d],
+        state: Optional[BiLMState] = None,
         *,
+        share: bool = True,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
     ) -> List[Floats3d]:
         """The layers that `encode` gives, for words given as rows of a table of token
-        vectors, and without the state, which takes a step more to know.
+        vectors.
 
-        table (Floats2d): Token vectors, shape (n_words, projection); row 0 is `<S>`
-            and row 1 `</S>`.
+        table (Floats2d): Token vectors, shape (n_words, projection); row BOS_ROW is
+            `<S>` and row EOS_ROW `</S>`.
+        state (BiLMState): The state before each sentence, which becomes the state
+            after it in place. Without it, sentences start from zeros, and nothing is
+            computed that only the state after them needs.
+        share (bool): Whether all sentences start from the same state, so that what
+            they begin or end with alike is read once.
+        RETURNS (List[Floats3d]): (n_words, L + 1, 2 * projection) for each sentence.
         """
-        layers = self._no_layers(len(sentences))
-        for batch in make_batches(sentences, max_batch_tokens):
-            self._encode_batch(table, batch, None, layers)
-        return layers
-
-    def _no_layers(self, n: int) -> List[Floats3d]:
         shape = (0, self.options.n_layers, self.options.width)
-        return [np.zeros(shape, np.float32)] * n
-
-    def _encode_batch(
-        self,
-        table: Tensor,
-        batch: SentenceBatch,
-        state: Optional[BiLMState],
-        layers: List[Floats3d],
-    ) -> BiLMState:
-        y, last = self.forward(table, batch, state)
-        flat = y.cpu().numpy()
-        for row, (start, end) in zip(batch.rows, batch.spans):
-            # A copy: no sentence keeps its whole batch in memory.
-            layers[row] = flat[start:end].copy()
-        return last
+        layers: List[Floats3d] = [np.zeros(shape, np.float32)] * len(sentences)
+        closed = state is not None
+        for batch in make_batches(sentences, max_batch_tokens, share, closed):
+            rows = torch.tensor(batch.rows)
+            before = None if state is None else _rows_of(state, rows)
+            y, after = self(table, batch, before)
+            flat = y.cpu().numpy()
+            for row, (start, end) in zip(batch.rows, batch.spans):
+                # A copy: no sentence keeps its whole batch in memory.
+                layers[row] = flat[start:end].copy()
+            if state is not None:
+                state.h[:, :, rows], state.c[:, :, rows] = after
+        return layers
 
     def initial_state(self, n_rows: int) -> BiLMState:
         """The zero state."""

@@ -1,4 +1,5 @@
 import json
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple, Union
@@ -11,6 +12,11 @@ from ..errors import Errors, WeightsError
 # of embeddings has 261 rows in both cases.
 N_CHARACTERS = 261
 ACTIVATIONS = ("relu", "tanh")
+# Bounds of what no dataset of the weights would contradict before it costs time or
+# memory: parts of a network, characters of a word.
+MAX_PARTS = 256
+MAX_CHARACTERS = 1024
+MAX_CLIP = 3.4e38  # the largest number in float32
 
 
 @dataclass(frozen=True)
@@ -88,10 +94,15 @@ class Options:
         char_cnn = CharCNNOptions(
             filters=read.filters(),
             embedding_dim=read.number("char_cnn.embedding.dim"),
-            n_highway=read.number("char_cnn.n_highway", 0, minimum=0),
+            n_highway=read.number(
+                "char_cnn.n_highway", 0, minimum=0, maximum=MAX_PARTS
+            ),
             activation=activation,
             max_characters_per_token=read.number(
-                "char_cnn.max_characters_per_token", 50, minimum=3
+                "char_cnn.max_characters_per_token",
+                50,
+                minimum=3,
+                maximum=MAX_CHARACTERS,
             ),
         )
         widest = max(width for width, _ in char_cnn.filters)
@@ -101,7 +112,7 @@ class Options:
         lstm = LSTMOptions(
             dim=read.number("lstm.dim"),
             projection_dim=read.number("lstm.projection_dim"),
-            n_layers=read.number("lstm.n_layers", maximum=1024),
+            n_layers=read.number("lstm.n_layers", maximum=MAX_PARTS),
             cell_clip=read.clip("lstm.cell_clip"),
             proj_clip=read.clip("lstm.proj_clip"),
             use_skip_connections=read.flag("lstm.use_skip_connections"),
@@ -171,7 +182,7 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int):
             self.fail(key, f"must be a whole number, not {value!r}")
         if not minimum <= value <= maximum:
-            self.fail(key, f"is out of range: {value}")
+            self.fail(key, f"is out of range: {value} ({minimum} to {maximum:,})")
         return int(value)
 
     def flag(self, key: str) -> bool:
@@ -186,8 +197,8 @@ class _Reader:
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             self.fail(key, f"must be a number or null, not {value!r}")
-        if not 0 <= value < float("inf"):
-            self.fail(key, f"is out of range: {value}")
+        if not 0 <= value <= MAX_CLIP:
+            self.fail(key, f"is out of range: {value} (0 to {MAX_CLIP}, or null)")
         # 0 is "do not clip", as in AllenNLP: clipping to 0 would leave nothing.
         return float(value) or None
 
@@ -205,5 +216,8 @@ class _Reader:
             )
         )
         if not pairs:
-            self.fail(key, f"must be a list of [width, number] pairs, not {value!r}")
+            found = reprlib.repr(value)
+            self.fail(key, f"must be a list of [width, number] pairs, not {found}")
+        if len(value) > MAX_PARTS:
+            self.fail(key, f"has {len(value):,} pairs, more than {MAX_PARTS}")
         return tuple((width, n) for width, n in value)

@@ -15,7 +15,7 @@ from thinc.api import (
 )
 from thinc.types import Floats2d, Floats3d
 
-from ..bilm.model import MAX_BATCH_TOKENS
+from ..bilm.tuning import MAX_BATCH_TOKENS
 from ..errors import Errors
 from .doc_encoder import DocEncoder, get_shim
 from .listener import ELMoListener

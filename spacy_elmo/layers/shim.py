@@ -15,7 +15,7 @@ from thinc.api import get_current_ops, torch2xp, xp2torch
 from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
-from ..bilm.batches import make_batches
+from ..bilm.batching import make_batches
 from ..bilm.characters import BOS, EOS
 from ..bilm.files import ModelFiles
 from ..bilm.official_format import read_files, write_bilm, write_hdf5

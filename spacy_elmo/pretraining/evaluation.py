@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ..bilm import BiLM
+from ..bilm.batching import batch_sizes, packed_positions
 from ..bilm.lstm import LSTMState
-from ..bilm.packing import batch_sizes, packed_positions
 from .corpus import Corpus
 from .distributed import Processes
 from .softmax import Softmax

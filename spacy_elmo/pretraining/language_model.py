@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from ..bilm import BiLM
+from ..bilm.batching import batch_sizes, packed_positions
 from ..bilm.characters import BOS, EOS
 from ..bilm.files import find_files
 from ..bilm.hdf5 import open_hdf5, read_dataset
 from ..bilm.official_format import write_bilm
-from ..bilm.packing import batch_sizes, packed_positions
 from ..errors import Errors, WeightsError, unusable
 from ..weights import resolve
 from .softmax import Softmax

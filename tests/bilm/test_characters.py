@@ -2,13 +2,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spacy_elmo.bilm.characters import word_to_ids
+from spacy_elmo.bilm.characters import words_to_ids
 
 BEGIN, END, PAD = 258, 259, 260
 
 
 def ids(word, **kwargs):
-    return [int(i) for i in word_to_ids(word, **kwargs)]
+    return words_to_ids([word], **kwargs)[0].tolist()
 
 
 def padded(*inner, width=50):

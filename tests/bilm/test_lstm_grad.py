@@ -1,13 +1,13 @@
 import pytest
 import torch
 
+from spacy_elmo.bilm.batching import packed_steps
 from spacy_elmo.bilm.lstm_grad import (
     cell_forward,
     lstm_train,
     rational_sigmoid,
     rational_tanh,
 )
-from spacy_elmo.bilm.packing import packed_steps
 
 DIM, WIDTH = 5, 3
 

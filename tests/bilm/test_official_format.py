@@ -2,6 +2,7 @@ import json
 import os
 import re
 import shutil
+import tracemalloc
 import zipfile
 
 import h5py
@@ -275,6 +276,24 @@ def test_a_zip_whose_weights_would_grow_is_refused_unread(model):
     assert "193.zip" in message and "ELMO012" in message and "would grow" in message
 
 
+@pytest.mark.parametrize("name", ["options.json", "weights.hdf5"])
+def test_a_zip_that_holds_more_than_it_says_is_not_inflated(name, model):
+    path = model.parent / "193.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in ("options.json", "weights.hdf5"):
+            content = (model / file).read_bytes()
+            archive.writestr(file, content + bytes(50_000_000) * (file == name))
+        says = archive.getinfo(name)
+        said, says.file_size = says.file_size, 1000
+    assert said > 50_000_000
+    tracemalloc.start()
+    message = message_of(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "193.zip" in message
+    assert peak < 10_000_000
+
+
 def test_a_zip_with_names_that_are_no_text_is_named(model):
     path = model.parent / "193.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -504,6 +523,12 @@ def test_a_missing_key_is_named(key, model, make_options):
         # A word without room for a byte between its two marks
         ("max_characters_per_token", 2),
         ("n_highway", -1),
+        # Counts that no dataset contradicts before they cost time or memory
+        ("n_highway", 2**20),
+        ("n_layers", 2**20),
+        ("filters", [[1, 1]] * 100_000),
+        ("max_characters_per_token", 2**20),
+        ("cell_clip", 1e308),
         ("cell_clip", "three"),
         ("proj_clip", -3),
         ("embedding", 4),

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_elmo.bilm.batches import make_batches
-from spacy_elmo.bilm.reading import make_reading
+from spacy_elmo.bilm.batching import make_batches, make_reading
 
 # Few words, so that many sentences begin alike
 word = st.integers(0, 2)

@@ -1,0 +1,44 @@
+"""Every constant of the biLM that decides speed and none that decides a number, with
+what it was measured on (two cores of a Xeon with AVX-512 and AMX, unless it says more;
+benchmarks/speed.md and benchmarks/costs.md have the figures as a whole).
+"""
+
+# -- Batches ---------------------------------------------------------------------
+# Tokens in the LSTMs at a time: enough rows that a step's products do not wait for
+# the weights. Some hundredths faster than 4,096 on long texts; the layers of a batch
+# take 100 MB at the original size.
+MAX_BATCH_TOKENS = 8192
+# Distinct words in the token encoder at a time: bounds its memory to some 100 MB.
+MAX_BATCH_WORDS = 4096
+
+# -- Token encoder ---------------------------------------------------------------
+# Words are convolved in groups of like length, which end at these lengths in
+# characters, word marks included: no window of padding but the one they all share.
+WORD_LENGTHS = (3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 26, 34)
+# Words of a group at a time: bounds the memory of the responses.
+BLOCK_WORDS = 256
+# In training, words are padded to a multiple of this: oneDNN compiles a kernel for
+# each new shape, which takes longer than the product itself.
+CHUNK_WORDS = 256
+
+# -- LSTM, float32 ---------------------------------------------------------------
+# A step of so many rows is one product of its inputs and its state. Where there are
+# fewer, reading the weights takes longer than the product: there the inputs of a
+# chunk of steps, of about so many tokens, share one.
+ROWS_ALONE = 128
+CHUNK_TOKENS = 384
+# Inputs that are read so many times each, on average, have their products computed
+# once: 1.10x on a treebank at the original size, nothing at the small one. They take
+# 16 bytes an input and unit of the cell: at the original size 270 MB for a batch at
+# the most, and half of that for running text.
+LEAST_READINGS = 2
+# Where the gates take a multiple of ALIASED numbers, so many columns keep the rows of
+# the kernel apart. Else all elements of a column share a few sets of a processor's
+# cache: a product of 16 to 128 rows takes twice as long at the original size. At the
+# small size nothing is gained.
+ALIASED = 16384
+KERNEL_PADDING = 16
+
+# -- LSTM, bfloat16 --------------------------------------------------------------
+# Rows are rounded up to a multiple of this, for the reason that CHUNK_WORDS has.
+ROW_MULTIPLE = 16
