@@ -56,6 +56,9 @@ def read_log(path: Path) -> Records:
             problem = f"line {n} is no line of a log of 'spacy elmo pretrain'"
             raise unusable(file, problem)
         records.append(record)
+    for record in records:  # curves of their own
+        for name, found in record.get("files", {}).items():
+            record[name] = found["average"]
     if not any("loss" in r or "average" in r for r in records):
         problem = "has no losses and no perplexities yet"
         raise unusable(file, problem)
@@ -86,6 +89,8 @@ def plot_runs(
         for key, style in zip(PERPLEXITIES, (":", "--", "-")):
             label = f"{name}, {key}" if len(runs) > 1 else key
             _draw(panels[1], records, key, label, color=color, linestyle=style)
+        for file in {name: None for r in records for name in r.get("files", {})}:
+            _draw(panels[1], records, file, file, linewidth=0.8, linestyle="-.")
         if learn_rate:
             _draw(panels[2], records, "learn_rate", name, color=color)
     panels[0].set_ylabel("loss in training (nats)")

@@ -51,6 +51,8 @@ class CorpusSettings(Section):
     max_length: Cut sentences after so many words.
     ascii_quotes: Share of the documents in which typographic quotes become ASCII
         ones, so that the model learns both.
+    lower_case: Share of the documents that are read in lower case.
+    no_punctuation: Share of the documents that are read without punctuation.
     weights: How often a file is read in an epoch, by a pattern of its name; 1 for
         files that no pattern matches. 0.3 reads another 30 % of its documents in each
         epoch, 2 reads all of them twice.
@@ -60,12 +62,18 @@ class CorpusSettings(Section):
     tokenized: bool = False
     max_length: Count = 256
     ascii_quotes: Share = 0.0
+    lower_case: Share = 0.0
+    no_punctuation: Share = 0.0
     weights: Dict[str, NotNegative] = {}
     n_process: Count = 1
 
     def as_it_stands(self) -> "CorpusSettings":
         """Settings for held-out text, which is read once and unchanged."""
-        return self.model_copy(update={"ascii_quotes": 0.0, "weights": {}})
+        return CorpusSettings(
+            tokenized=self.tokenized,
+            max_length=self.max_length,
+            n_process=self.n_process,
+        )
 
 
 class VocabularySettings(Section):

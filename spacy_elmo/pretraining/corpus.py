@@ -29,6 +29,7 @@ from ..errors import CorpusError, Errors, unusable
 from ..storage import sha256
 from ..text import find_texts, read_documents
 from .config import CorpusSettings, Settings
+from .noise import with_ascii_quotes, with_noise
 from .tokenizer import Sentences, Tokenizer, tokenize
 from .vocabulary import (
     EOS_ID,
@@ -46,8 +47,6 @@ VERSION = 2
 # characters are.
 CHUNK_TOKENS = 1 << 22
 CHUNK_WORDS = 1 << 16
-# Typographic quotes -> the ASCII ones that treebanks and most web text use.
-_ASCII_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 
 
 class TextCounts(NamedTuple):
@@ -238,10 +237,7 @@ def load_corpus(
         making = cache.with_name(cache.name + ".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
-        settings = preparation.settings
-        tokenizer = Tokenizer(preparation.nlp, settings, preparation.code)
-        texts = _documents(files, settings)
-        documents = _with_bar(tokenize(texts, tokenizer, settings.n_process), silent)
+        documents = _read(files, preparation, silent)
         meta = _write_cache(documents, making, weights, preparation)
         if meta is None:
             raise CorpusError(Errors.E050.format(path=", ".join(map(str, files))))
@@ -300,32 +296,17 @@ def _open_cache(cache: Path) -> Corpus:
     )
 
 
-def _documents(
-    files: Sequence[Path], settings: CorpusSettings
-) -> Iterator[Tuple[int, Any]]:
-    """Each document with the number of its file."""
-    owed = 0.0
-    for source, file in enumerate(files):
-        for document in read_documents(file):
-            # Spread evenly over the documents, and the same in each run.
-            owed += settings.ascii_quotes
-            if owed >= 1:
-                owed -= 1
-                document = _with_ascii_quotes(document)
-            yield source, document
-
-
-def _with_ascii_quotes(document: Any) -> Any:
-    if isinstance(document, list):
-        return [_with_ascii_quotes(part) for part in document]
-    return document.translate(_ASCII_QUOTES) if isinstance(document, str) else document
-
-
-def _with_bar(
-    documents: Iterable[Tuple[int, Sentences]], silent: bool
+def _read(
+    files: Sequence[Path], preparation: Preparation, silent: bool
 ) -> Iterator[Tuple[int, Sentences]]:
+    """Each document with the number of its file, as sentences of words."""
+    settings = preparation.settings
+    tokenizer = Tokenizer(preparation.nlp, settings, preparation.code)
+    texts = ((i, text) for i, file in enumerate(files) for text in read_documents(file))
+    quoted = with_ascii_quotes(texts, settings)
+    documents = tokenize(quoted, tokenizer, settings.n_process)
     with tqdm(unit=" words", unit_scale=True, disable=silent, desc="Corpus") as bar:
-        for source, sentences in documents:
+        for source, sentences in with_noise(documents, settings):
             bar.update(sum(map(len, sentences)))
             yield source, sentences
 

@@ -23,6 +23,7 @@ from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..storage import hold
 from .checkpoint import (
     BEST,
+    CHECKPOINT,
     Best,
     Progress,
     load_best,
@@ -35,7 +36,7 @@ from .corpus import Corpus, load_corpora
 from .distributed import joined_processes
 from .evaluation import Perplexity, evaluate, join
 from .language_model import VOCABULARY, write_model
-from .loggers import Log
+from .loggers import LOG, Log
 from .run import Run, count_steps, start_run
 from .softmax import compile_softmax
 from .step import Step, train_step
@@ -89,6 +90,8 @@ def pretrain(
             compile_softmax()
         run = start_run(settings, train, processes)
         progress = load_checkpoint(run, settings, output)
+        if progress.step and not silent:
+            msg.info(f"Going on after step {progress.step:,} of {run.n_steps:,}.")
         if processes.is_first:
             # Not before it is sure that the folder holds no other run.
             settings.config.to_disk(output / CONFIG)
@@ -298,8 +301,8 @@ def _refuse(output: Path) -> None:
 
 def _remove_parts(output: Path) -> None:
     """Files that a run left that was killed while it wrote. Called under the lock."""
-    for left in output.glob(".*.*"):
-        if left.name != LOCK:
+    for name in (CHECKPOINT, BEST, LOG, VOCABULARY, "options.json", "weights.hdf5"):
+        for left in output.glob(f".{name}.*"):
             left.unlink()
 
 

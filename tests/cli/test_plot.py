@@ -21,6 +21,17 @@ def test_a_torn_last_line_is_left_out(elmo, tmp_path):
     assert elmo("plot", log, "-o", tmp_path / "curve.svg").exit_code == 0
 
 
+def test_held_out_files_have_curves_of_their_own(elmo, tmp_path):
+    pytest.importorskip("matplotlib")
+    log, image = tmp_path / "log.jsonl", tmp_path / "curve.svg"
+    log.write_text(
+        '{"step": 1, "tokens": 100, "average": 9.0, "files": '
+        '{"news.txt": {"average": 8.0}, "tweets.txt": {"average": 10.0}}}\n'
+    )
+    assert elmo("plot", log, "-o", image).exit_code == 0
+    assert "news.txt" in image.read_text() and "tweets.txt" in image.read_text()
+
+
 @pytest.mark.parametrize(
     "text, problem",
     [

@@ -49,13 +49,6 @@ def test_words_with_odd_characters_survive(make_corpus):
     ]  # fmt: skip
 
 
-def test_a_share_of_the_documents_gets_ascii_quotes(make_corpus):
-    text = "\u201cso\u2019\n\n" * 5
-    corpus = make_corpus(text, settings={"ascii_quotes": 0.4})
-    plain = [words_of(corpus, i).startswith("\"so'") for i in range(5)]
-    assert plain == [False, False, True, False, True]
-
-
 def test_the_cache_is_reused_until_something_changes(
     make_corpus, tmp_path, monkeypatch
 ):
