@@ -1,6 +1,7 @@
-"""A device "elsewhere": tensors there are in this memory, but as strict about other
-devices as those on a GPU are. What runs on it and gives the same is free of tensors
-that were left behind on the CPU.
+"""A device "elsewhere", which finds tensors that were left on the CPU without a GPU.
+Its tensors are in this memory, but refuse to be mixed with those of the CPU. PyTorch
+has no public way to make a device in Python; where its private one is missing,
+test_elsewhere.py is skipped.
 
     python elsewhere.py WEIGHTS FOLDER    # prints what test_elsewhere.py looks at
 """
