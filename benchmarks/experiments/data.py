@@ -7,6 +7,7 @@ task gives and asks for beyond a Doc's own annotation is in `doc.user_data` (tas
 import csv
 import gzip
 import json
+import lzma
 import re
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
@@ -64,14 +65,7 @@ def treebank(name: str) -> Reader:
     def read(data: Path, part: str) -> Iterator[Doc]:
         vocab = Vocab()
         text = (data / name / f"{part}.tsv").read_text(encoding="utf8")
-        for rows in sentences(text):
-            heads = [int(r[5]) - 1 if r[5] != "0" else i for i, r in enumerate(rows)]
-            yield Doc(
-                vocab, words=[r[1] for r in rows], lemmas=[r[2] for r in rows],
-                pos=[r[3] for r in rows], tags=[r[4] for r in rows], heads=heads,
-                # spaCy's name of it, which its parser knows
-                deps=["ROOT" if r[6] == "root" else r[6] for r in rows],
-            )  # fmt: skip
+        return (tree(vocab, rows) for rows in sentences(text))
 
     return read
 
@@ -80,12 +74,39 @@ def entities(folder: str, prefix: str = "") -> Reader:
     def read(data: Path, part: str) -> Iterator[Doc]:
         vocab = Vocab()
         text = (data / folder / f"{prefix}{part}.tsv").read_text(encoding="utf8")
-        for rows in sentences(text):
-            doc = one_sentence(vocab, [r[0] for r in rows])
-            doc.ents = biluo_tags_to_spans(doc, iob_to_biluo([r[1] for r in rows]))
-            yield doc
+        return (named(vocab, rows) for rows in sentences(text))
 
     return read
+
+
+def language(code: str, name: str) -> Reader:
+    """Of the folder `languages` beside the others; the tags are the universal ones."""
+
+    def read(data: Path, part: str) -> Iterator[Doc]:
+        vocab = Vocab()
+        path = data.parent / "languages" / code / f"{name}_{part}.tsv.xz"
+        with lzma.open(path, "rt", encoding="utf8") as file:
+            text = file.read()
+        for rows in sentences(text):
+            yield named(vocab, rows) if name == "ner" else tree(vocab, rows, tag=3)
+
+    return read
+
+
+def tree(vocab: Vocab, rows: Rows, tag: int = 4) -> Doc:
+    heads = [int(r[5]) - 1 if r[5] != "0" else i for i, r in enumerate(rows)]
+    return Doc(
+        vocab, words=[r[1] for r in rows], lemmas=[r[2] for r in rows],
+        pos=[r[3] for r in rows], tags=[r[tag] for r in rows], heads=heads,
+        # spaCy's name of it, which its parser knows
+        deps=["ROOT" if r[6] == "root" else r[6] for r in rows],
+    )  # fmt: skip
+
+
+def named(vocab: Vocab, rows: Rows) -> Doc:
+    doc = one_sentence(vocab, [r[0] for r in rows])
+    doc.ents = biluo_tags_to_spans(doc, iob_to_biluo([r[1] for r in rows]))
+    return doc
 
 
 def srl_ewt(data: Path, part: str) -> Iterator[Doc]:
@@ -251,6 +272,11 @@ SETS: Dict[str, Reader] = {
     "coref_litbank": coref("litbank", "coref_", column=1, split="|"),
     "coref_gum": coref("gum", "", column=7, split=" "),
     "gap": gap,
+    **{
+        f"{name}_{code}": language(code, name)
+        for code in ("de", "fr", "hu", "ko", "pt", "ru")
+        for name in ("ud", "ner")
+    },
 }
 
 if __name__ == "__main__":

@@ -84,7 +84,32 @@ def efficiency(plan: Plan, runs: Runs, path: Path) -> None:
     plt.close(fig)
 
 
+def minutes(plan: Plan, runs: Runs, path: Path) -> None:
+    """Scores by the minutes that an arm "NAME, MINUTES" has had; a line a language."""
+    arms = {a: float(a.split(", ")[1]) for a in plan["arms"] if a.startswith("ELMo, ")}
+    kinds = list(dict.fromkeys(task.rpartition("_")[0] for task in plan["tasks"]))
+    fig, axes = plt.subplots(1, len(kinds), figsize=(4.5 * len(kinds), 4),
+                             layout="constrained", squeeze=False)  # fmt: skip
+    for ax, kind in zip(axes[0], kinds):
+        for i, task in enumerate(t for t in plan["tasks"] if t.startswith(f"{kind}_")):
+            points = {"spaCy": 1.0, **arms}
+            found = {
+                x: statistics.mean(scores)
+                for arm, x in points.items()
+                if (scores := [100 * run["score"] for key, run in runs.items()
+                               if key.startswith(f"{task}/{arm}/")])
+            }  # fmt: skip
+            label = task.rpartition("_")[2]
+            ax.plot(list(found), list(found.values()), "o-", color=f"C{i}", label=label)
+        ax.set(xscale="log", xlabel="minutes of pretraining (1: none)", title=kind,
+               ylabel="dev score, %")  # fmt: skip
+        ax.legend()
+    fig.savefig(path, dpi=110)
+    plt.close(fig)
+
+
 PLOTS: Dict[str, Callable[[Plan, Runs, Path], None]] = {
     "bars": bars,
     "efficiency": efficiency,
+    "minutes": minutes,
 }

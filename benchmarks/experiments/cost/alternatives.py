@@ -35,6 +35,7 @@ RUN = {
     "cfg": "tags", "encoder": "cnn", "set": {}, "limit": 0, "init_tok2vec": None,
 }  # fmt: skip
 SAVE_EVERY = 100  # batches
+RULES = {"@tokenizers": "spacy.Tokenizer.v1"}
 COMPONENTS = str(HERE.parent / "components.py")
 
 
@@ -51,11 +52,11 @@ def main(
         make_tok2vecs(text, sorted(minutes), work)
 
 
-def make_vectors(text: str, work: Path) -> None:
+def make_vectors(text: str, work: Path, lang: str = "en") -> None:
     import floret
 
     words, table = work / "words.txt", work / "vectors.floret"
-    nlp = spacy.blank("en")
+    nlp = spacy.blank(lang, config={"nlp": {"tokenizer": RULES}})
     with words.open("w", encoding="utf8") as file:
         for paragraph in paragraphs(text):
             doc = nlp.make_doc(paragraph)
@@ -63,26 +64,32 @@ def make_vectors(text: str, work: Path) -> None:
     floret.train_unsupervised(str(words), **FLORET).save_floret_vectors(str(table))
     words.unlink()
     spacy_(
-        "init", "vectors", "en", str(table), str(work / "vectors"), "--mode", "floret"
+        "init", "vectors", lang, str(table), str(work / "vectors"), "--mode", "floret"
     )
 
 
-def make_tok2vecs(text: str, minutes: List[int], work: Path) -> None:
+def make_tok2vecs(
+    text: str, minutes: List[float], work: Path, lang: str = "en"
+) -> None:
     raw, config_path = work / "raw.jsonl", work / "pretrain.cfg"
     if not raw.is_file():
         with raw.open("w", encoding="utf8") as file:
             for paragraph in paragraphs(text):
                 file.write(json.dumps({"text": paragraph}) + "\n")
     config = make_config(RUN)
+    config["nlp"].update(lang=lang, tokenizer=RULES)
     config["pretraining"]["n_save_every"] = SAVE_EVERY
     config.to_disk(work / "base.cfg")
     spacy_(
         "init", "fill-config", str(work / "base.cfg"), str(config_path),
         "--pretraining", "--code", COMPONENTS,
     )  # fmt: skip
-    before, options = 0, []
+    before, options = 0.0, []
     for mark in minutes:
-        found, output = work / f"pretrained_{mark}.bin", work / f"pretraining_{mark}"
+        found, output = (
+            work / f"pretrained_{mark:g}.bin",
+            work / f"pretraining_{mark:g}",
+        )
         if not found.is_file():
             command = [
                 sys.executable, "-m", "spacy", "pretrain",

@@ -1,0 +1,74 @@
+"""What an hour of one core makes of a text, for each of the languages.
+
+    python texts.py hu --data ../../../../shared/data/languages --work ../work
+
+Writes WORK/languages/hu: floret vectors, a tok2vec by `spacy pretrain`, and biLMs by
+`spacy elmo pretrain` with the configs that `spacy elmo init` makes. What is there is
+not made again; a biLM goes on from its checkpoint.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, List
+
+import typer
+from thinc.api import Config
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "cost"))
+
+from alternatives import RULES, make_tok2vecs, make_vectors  # noqa: E402
+
+from spacy_elmo.recipe.pace import measure_pace  # noqa: E402
+from spacy_elmo.recipe.project import (  # noqa: E402
+    PRETRAINING,
+    pretrain_config,
+    set_length,
+    shipped_config,
+)
+from spacy_elmo.recipe.raw_text import TEXT, split_text  # noqa: E402
+
+
+def main(
+    code: Annotated[str, typer.Argument(help="A folder of --data")],
+    data: Annotated[Path, typer.Option(help="A folder a language")],
+    work: Path = HERE.parent / "work",
+    minutes: Annotated[List[float], typer.Option(help="Of a biLM")] = [10, 60, 240],  # noqa: B006
+    others: Annotated[float, typer.Option(help="Minutes of spacy pretrain")] = 60,
+) -> None:
+    folder = work / "languages" / code
+    (folder / "corpus").mkdir(parents=True, exist_ok=True)
+    (text,) = (data / code).glob("text.txt*")
+    make_bilms(code, text, folder, minutes)
+    plain = str(folder / "corpus" / TEXT)
+    if not (folder / "vectors").is_dir():
+        make_vectors(plain, folder, code)
+    if others:
+        make_tok2vecs(plain, [others], folder, code)
+
+
+def make_bilms(code: str, text: Path, folder: Path, minutes: List[float]) -> None:
+    """bilm_10, bilm_60 ...: a run each, as its rate falls to zero at its end."""
+    configs = {m: folder / f"bilm_{m:g}.cfg" for m in minutes}
+    if not all(path.is_file() for path in configs.values()):
+        survey = split_text(str(text), folder / "corpus")
+        base = Config().from_disk(shipped_config(PRETRAINING))
+        nlp = {"lang": code, "tokenizer": RULES}
+        config = pretrain_config(base, nlp, False, survey)
+        pace = measure_pace(config, folder / "corpus", folder / "pace")
+        for m, path in configs.items():
+            set_length(config, survey, pace, m / 60)
+            for part in ("train", "dev"):
+                name = Path(config["paths"][part]).name
+                config["paths"][part] = str(folder / "corpus" / name)
+            config.to_disk(path)
+    for path in configs.values():
+        bilm = path.with_suffix("")
+        if not (bilm / "weights.hdf5").is_file():
+            command = ["-m", "spacy", "elmo", "pretrain", str(path), str(bilm)]
+            subprocess.run([sys.executable, *command], check=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
