@@ -9,8 +9,6 @@ from typing import Any, Dict, List, Optional
 import srsly
 from thinc.api import Config
 
-import spacy_elmo
-
 from ..storage import replacing
 from .raw_text import HELDOUT, TEXT, Survey
 
@@ -43,7 +41,7 @@ MORE_SCORES = {"morphologizer": "morph_acc", "parser": "dep_uas"}
 
 def shipped_config(name: str) -> Path:
     """A file of the folder `configs`, which an installed package has within it."""
-    package = Path(spacy_elmo.__file__).parent
+    package = Path(__file__).resolve().parents[1]
     folders = package / "configs", package.parent / "configs"
     return next(folder / name for folder in folders if (folder / name).is_file())
 
