@@ -64,6 +64,8 @@ class SentenceSegmenter:
 
 
 _TERMINAL = {get_string_id(char) for char in Sentencizer.default_punct_chars}
+# What is a semicolon elsewhere: of the two, the first is what people type.
+_GREEK_QUESTION = {get_string_id(char) for char in (";", "\u037e")}
 
 
 def punctuation_starts(doc: Doc) -> List[int]:
@@ -72,6 +74,7 @@ def punctuation_starts(doc: Doc) -> List[int]:
     opening quote or bracket belongs to what follows, and a blank line ends a
     sentence.
     """
+    terminal = _TERMINAL | _GREEK_QUESTION if doc.lang_ == "el" else _TERMINAL
     starts = [0]
     is_over = False  # The sentence has had its terminal punctuation.
     seen: Counter[int] = Counter()  # The tokens of the sentence.
@@ -80,7 +83,7 @@ def punctuation_starts(doc: Doc) -> List[int]:
             starts.append(i)
             is_over = False
             seen.clear()
-        is_over = is_over or orth in _TERMINAL
+        is_over = is_over or orth in terminal
         seen[orth] += 1
     blank = [t.i + 1 for t in doc if t.is_space and t.text.count("\n") > 1]
     return sorted({*starts, *(i for i in blank if i < len(doc))})

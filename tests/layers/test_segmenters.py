@@ -137,3 +137,19 @@ def test_segmenters_can_be_pickled(segmenter):
     doc = NLP('A very long line of words. "Yes." No')
     copied = pickle.loads(pickle.dumps(segmenter))
     assert segments(copied, doc) == segments(segmenter, doc)
+
+
+@pytest.mark.parametrize(
+    "lang, sentences",
+    [
+        ("el", ["Ποιος είναι;", "Εγώ είμαι."]),  # a question mark, in Greek
+        ("en", ["He came; she left.", "Why?"]),
+        ("hi", ["यह एक है।", "वह दो है।"]),
+        ("am", ["ሰላም ነው።", "ደህና ነኝ።"]),
+        ("ur", ["یہ ایک ہے۔", "کیا؟"]),
+        ("zh", ["我来了。", "你呢？", "好！"]),
+    ],
+)
+def test_the_marks_of_a_script_end_sentences(lang, sentences):
+    doc = spacy.blank(lang).make_doc(" ".join(sentences))
+    assert [span.text for span in segment_sentences()(doc)] == sentences
