@@ -178,7 +178,7 @@ class Errors:
     # Downloads
     E100 = (
         "[ELMO100] There is no published model '{name}': {names}, or nlpl/ID with a "
-        "number of the NLPL repository's catalogue."
+        "number of the NLPL repository's catalog."
     )
     E101 = "[ELMO101] {url} cannot be downloaded: {problem}. Try again."
     E103 = (
@@ -268,7 +268,7 @@ class Errors:
         "or give text whose words stand between blanks ({tokenized})."
     )
     E137 = (
-        "[ELMO137] {path} has no licence. Give --license, or a meta.json with a "
+        "[ELMO137] {path} has no license. Give --license, or a meta.json with a "
         '"license".'
     )
     E138 = (

@@ -18,7 +18,7 @@ def info_cli(
     as_json: bool = JSON,
 ) -> None:
     """
-    Print what a biLM is: its geometry, its parameters, its digests and its licence.
+    Print what a biLM is: its geometry, its parameters, its digests and its license.
     That of the parameters stays the same when a pipeline is saved with them.
     """
     with plain_errors():
@@ -40,7 +40,7 @@ def info_cli(
             "Digest of parameters": found["digest"],
             "SHA-256 of file": found["sha256"],
             **_downloaded_row(found["downloaded"]),
-            "Licence": found["license"] or "not given",
+            "License": found["license"] or "not given",
         }
     )
 

@@ -54,7 +54,7 @@ def init_cli(
     name: str = Opt("pipeline", "--name", "-n", help="Name of the pipeline's package"),
     version: str = Opt("0.1.0", "--version", "-v", help="Version of the packages"),
     license: Optional[str] = Opt(
-        None, "--license", "-L", help="Licence of the packages; asked for if not given"
+        None, "--license", "-L", help="License of the packages; asked for if not given"
     ),
     sources: Optional[str] = Opt(
         None, "--sources", "-s", help="What the text is, for the model card; asked for"
@@ -96,7 +96,7 @@ def init_cli(
     }  # fmt: skip
     with plain_errors():
         if not is_written(output_path, given):
-            given["license"] = ask(license, "Licence of the packages")
+            given["license"] = ask(license, "License of the packages")
             given["sources"] = ask(sources, "What the text is, for the model card")
             write(output_path, nlp, given, config_path)
     if run:

@@ -66,7 +66,7 @@ def package_cli(
     name: Optional[str] = Opt(None, "--name", "-n", help="Name of package and weights"),
     version: Optional[str] = Opt(None, "--version", "-v", help="Version"),
     license: Optional[str] = Opt(
-        None, "--license", "-L", help="Licence; asked for if nothing says it"
+        None, "--license", "-L", help="License; asked for if nothing says it"
     ),
     sources: Optional[str] = Opt(
         None, "--sources", "-s", help="What text it was trained on, for the model card"
@@ -123,7 +123,7 @@ def package(
     force (bool): Replace a package that is there.
     RETURNS (Path): The directory. What was built is in its folder `dist`.
     RAISES (WeightsError): If the biLM cannot be read.
-    RAISES (CorpusError): If it has no licence or no name for a package, or if it
+    RAISES (CorpusError): If it has no license or no name for a package, or if it
         cannot be built.
     """
     from ..bilm.files import find_files
@@ -136,7 +136,7 @@ def package(
     if "license" not in found:
         if not sys.stdin.isatty():
             raise CorpusError(Errors.E137.format(path=input_path))
-        found["license"] = typer.prompt("Licence of the package")
+        found["license"] = typer.prompt("License of the package")
     folder = output_path / f"{found['name']}-{found['version']}"
     if folder.exists() and not force:
         raise CorpusError(Errors.E111.format(path=folder))
@@ -218,7 +218,7 @@ def model_card(meta: Dict[str, Any]) -> str:
     rows = {
         "Language": meta["lang"],
         "Version": meta["version"],
-        "Licence": meta["license"] or "not given",
+        "License": meta["license"] or "not given",
         "Text": "; ".join(meta.get("sources", [])) or "not given",
         "Layers": layers,
         "LSTM": f"{lstm['n_layers']} x {lstm['dim']}/{lstm['projection_dim']}",

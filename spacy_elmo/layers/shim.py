@@ -31,8 +31,8 @@ Sentences = Sequence[List[str]]
 Backprop = Callable[[List[Floats3d]], None]
 Stamp = Tuple[int, int, int]
 
-# The files of a component's folder.
-OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
+# The files of a component's folder. The last has the license of the weights.
+OPTIONS, WEIGHTS, META = "options.json", "weights.hdf5", "meta.json"
 
 
 class BiLMShim(Shim):
@@ -66,6 +66,8 @@ class BiLMShim(Shim):
         self.words = words
         self.sentences = sentences
         self.trainable = False
+        # What stands in the META beside the weights, which travels with them.
+        self.meta: Optional[str] = None
         # The file that holds these very weights, if there is one.
         self._file: Optional[Tuple[Path, Stamp]] = None
         self._lock = RLock()
@@ -76,7 +78,9 @@ class BiLMShim(Shim):
         """The biLM, read now if it was not yet."""
         with self._lock:
             if self._model is None:
-                self._set(BiLM.from_path(resolve(self.source)))
+                path = resolve(self.source)
+                self._set(BiLM.from_path(path))
+                self.meta = _read_meta(path)
             bilm: BiLM = self._model
             return bilm
 
@@ -167,7 +171,9 @@ class BiLMShim(Shim):
         buffer = io.BytesIO()
         write_hdf5(self.bilm, buffer, dtype=self._exact_dtype())
         options = json.dumps(self.bilm.options.to_dict())
-        message = {"options": options, "weights": buffer.getvalue()}
+        message = {
+            "options": options, "weights": buffer.getvalue(), "meta": self.meta
+        }  # fmt: skip
         return srsly.msgpack_dumps(message)  # type: ignore[no-any-return]
 
     def from_bytes(self, data: bytes) -> "BiLMShim":
@@ -176,6 +182,7 @@ class BiLMShim(Shim):
         self._set(
             read_files(ModelFiles("options", message["options"], "weights", weights))
         )
+        self.meta = message["meta"]
         return self
 
     def to_directory(self, directory: Path) -> None:
@@ -190,10 +197,13 @@ class BiLMShim(Shim):
                 self._file = (target.absolute(), _stamp(target))
         options = json.dumps(bilm.options.to_dict(), indent=2) + "\n"
         (directory / OPTIONS).write_text(options, encoding="utf8")
+        if self.meta is not None:
+            (directory / META).write_text(self.meta, encoding="utf8")
 
     def from_directory(self, directory: Path) -> "BiLMShim":
         weights = (directory / WEIGHTS).absolute()
         self._set(BiLM.from_path(weights))
+        self.meta = _read_meta(weights)
         self._file = (weights, _stamp(weights))
         return self
 
@@ -278,6 +288,11 @@ def _number(sentences: Sentences) -> Tuple[List[str], List[List[int]]]:
     index = {BOS: 0, EOS: 1}
     ids = [[index.setdefault(w, len(index)) for w in words] for words in sentences]
     return list(index), ids
+
+
+def _read_meta(path: Path) -> Optional[str]:
+    meta = (path if path.is_dir() else path.parent) / META
+    return meta.read_text(encoding="utf8") if meta.is_file() else None
 
 
 def _stamp(path: Path) -> Stamp:

@@ -63,7 +63,7 @@ MODELS: Dict[str, Published] = {
 
 def find_published(name: str) -> Optional[Published]:
     """The model of that name. Those of the NLPL repository are "nlpl/" and their
-    number in its catalogue (http://vectors.nlpl.eu/repository/20.json).
+    number in its catalog (http://vectors.nlpl.eu/repository/20.json).
     """
     host, _, number = name.partition("/")
     if host == "nlpl" and number.isascii() and number.isdigit():

@@ -3,6 +3,7 @@ import json
 import shutil
 
 import pytest
+import spacy
 
 from spacy_elmo.weights.published import RECORD
 
@@ -50,6 +51,22 @@ def test_info_of_a_pipeline_is_that_of_its_bilm(elmo, nlp, tmp_path):
     result = elmo("info", tmp_path / "pipeline")
     assert result.exit_code == 1
     assert "ELMO127" in result.text and "pipeline/other" in result.text
+
+
+def test_the_license_of_the_weights_travels_with_a_pipeline(elmo, model, tmp_path):
+    nlp = spacy.blank("xx")
+    weights = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(model)}
+    nlp.add_pipe("elmo", config={"model": weights})
+    nlp.to_disk(tmp_path / "one")
+    shutil.rmtree(model)
+    spacy.load(tmp_path / "one").to_disk(tmp_path / "two")
+    config = spacy.util.load_config(tmp_path / "two" / "config.cfg")
+    blank = spacy.util.load_model_from_config(config)
+    blank.from_bytes(spacy.load(tmp_path / "two").to_bytes()).to_disk(
+        tmp_path / "three"
+    )
+    for name in ("one", "two", "three"):
+        assert "CC0" in elmo("info", tmp_path / name).output
 
 
 def test_info_of_an_installed_pipeline(elmo, nlp, tmp_path, monkeypatch):
