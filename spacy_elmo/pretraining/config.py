@@ -1,6 +1,5 @@
 """The sections of a pretraining config, checked by pydantic as spaCy checks its own."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Literal, Optional, Type, TypeVar, Union
 
@@ -208,8 +207,7 @@ class Sections(Section):
     training: TrainingSettings = TrainingSettings()
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Sections):
     """A whole pretraining config.
 
     config: As it was read, with its variables filled in.
@@ -217,13 +215,8 @@ class Settings:
     code: The Python file that the config needs.
     """
 
-    config: Config
-    paths: PathSettings
-    nlp: Dict[str, Any]
-    corpus: CorpusSettings
-    vocabulary: VocabularySettings
+    config: Dict[str, Any]
     options: Options
-    training: TrainingSettings
     code: Optional[Path] = None
 
 
@@ -251,16 +244,8 @@ def read_settings(
     if not found.paths.dev and (training.keep_best or training.patience):
         name = "keep_best" if training.keep_best else "patience"
         raise CorpusError(Errors.E062.format(name=f"training.{name}"))
-    return Settings(
-        config=config,
-        paths=found.paths,
-        nlp=found.nlp,
-        corpus=found.corpus,
-        vocabulary=found.vocabulary,
-        options=Options.from_dict(config.get("model"), f"{path}: model"),
-        training=training,
-        code=code,
-    )
+    options = Options.from_dict(config.get("model"), f"{path}: model")
+    return Settings(**dict(found), config=config, options=options, code=code)
 
 
 def read_config(

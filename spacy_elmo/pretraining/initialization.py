@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from ..bilm import BiLM, Options
 from ..bilm.lstm import LSTMLayer
-from ..errors import Errors, TrainingError, unusable
+from ..errors import Errors, TrainingError
 from ..weights import resolve
-from .language_model import has_softmax, read_softmax, vocabulary_beside
+from .language_model import LanguageModel, has_softmax
 from .softmax import Softmax
-from .vocabulary import UNK, read_vocabulary
+from .vocabulary import UNK_ID
 
 
 def initialize(bilm: BiLM, seed: int) -> BiLM:
@@ -78,34 +78,25 @@ def load_start(
     RAISES (WeightsError, CorpusError): If its files are broken.
     """
     path = resolve(name_or_path)
-    trained = BiLM.from_path(path)
-    different = _differences(trained.options, bilm.options)
+    trained = LanguageModel.from_path(path) if has_softmax(path) else None
+    found = BiLM.from_path(path) if trained is None else trained.bilm
+    different = _differences(found.options, bilm.options)
     if different:
         raise TrainingError(Errors.E060.format(path=path, what=", ".join(different)))
-    bilm.load_state_dict(trained.state_dict())
-    if not has_softmax(path):
-        return
-    old = read_softmax(path, bilm.options.lstm.projection_dim)
-    vocabulary_path = vocabulary_beside(path)
-    old_words = read_vocabulary(vocabulary_path)
-    if len(old_words) != old.vocab_size:
-        problem = f"has {len(old_words)} words, but the softmax {old.vocab_size}"
-        raise unusable(vocabulary_path, problem)
-    _copy_rows(old, softmax, old_words, words)
+    bilm.load_state_dict(found.state_dict())
+    if trained is not None:
+        _copy_rows(trained, softmax, words)
 
 
-def _copy_rows(
-    old: Softmax, new: Softmax, old_words: Sequence[str], words: Sequence[str]
-) -> None:
-    known = {word: i for i, word in enumerate(old_words)}
-    unknown = known[UNK]
-    rows = torch.tensor([known.get(word, unknown) for word in words])
+def _copy_rows(trained: LanguageModel, new: Softmax, words: Sequence[str]) -> None:
+    known = {word: i for i, word in enumerate(trained.words)}
+    rows = torch.tensor([known.get(word, UNK_ID) for word in words])
     with torch.no_grad():
-        new.weight.copy_(old.weight[rows])
-        new.bias.copy_(old.bias[rows])
+        new.weight.copy_(trained.softmax.weight[rows])
+        new.bias.copy_(trained.softmax.bias[rows])
         # <UNK> and the new words share its mass: together they are as likely as it
         # was alone.
-        shared = rows == unknown
+        shared = rows == UNK_ID
         new.bias[shared] -= shared.sum().log()
 
 

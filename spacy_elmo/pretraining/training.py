@@ -8,11 +8,12 @@ import threading
 import time
 import warnings
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 import torch
+from thinc.api import Config
 from tqdm import tqdm
 from wasabi import msg
 
@@ -94,7 +95,7 @@ def pretrain(
             msg.info(f"Going on after step {progress.step:,} of {run.n_steps:,}.")
         if processes.is_first:
             # Not before it is sure that the folder holds no other run.
-            settings.config.to_disk(output / CONFIG)
+            Config(settings.config).to_disk(output / CONFIG)
             write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
         return _Training(run, progress, dev, settings, output, silent).train()
 
@@ -317,7 +318,8 @@ def _choose(settings: Settings, corpus: Corpus, device: torch.device) -> Setting
         compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
         is_long = count_steps(training, corpus) >= MIN_STEPS_TO_COMPILE
         chosen["compile"] = device.type == "cpu" and bool(compiler) and is_long
-    return replace(settings, training=training.model_copy(update=chosen))
+    training = training.model_copy(update=chosen)
+    return settings.model_copy(update={"training": training})
 
 
 def _check_words(settings: Settings, train: Corpus, dev: Dict[str, Corpus]) -> None:
