@@ -52,7 +52,7 @@ def test_state_language_and_vocabulary_are_options(trained, texts, elmo, tmp_pat
         (["{model}", "{text}", "--vocab", "{text}"], "must begin with"),
         (["{model}", "{text}", "--vocab", "{short}"], "has 3 words"),
         (["{model}", "{text}", "--vocab", "none"], "(--vocab)"),
-        (["{model}", "{text}", "--lang", "xyz", "--raw"], "nlp"),
+        (["{model}", "{text}", "--lang", "xyz", "--raw"], "ELMO135"),
     ],
 )
 def test_bad_input_gets_a_message(trained, texts, elmo, tmp_path, args, problem):
