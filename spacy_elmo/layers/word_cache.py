@@ -48,7 +48,8 @@ class WordCache:
             start, end = len(self), len(self) + len(new)
             self._table[start:end] = vectors
             self._rows.update(zip(new, range(start, end)))
-        return self._table[[self._rows[word] for word in words]]
+        rows = [self._rows[word] for word in words]
+        return self._table[torch.tensor(rows, dtype=torch.int64)]
 
     # Nothing of it travels with a pickled or copied pipeline.
     def __reduce__(self) -> Tuple[type, Tuple[int]]:

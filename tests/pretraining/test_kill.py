@@ -50,7 +50,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_an_unbroken_one(tmp_path):
         (tmp_path / f"{name}.txt").write_text(made_up.text(300, seed))
     settings = made_up.pretrain_config(
         tmp_path / "train.txt", tmp_path / "dev.txt",
-        max_tokens=16_000, checkpoint_steps=3, log_steps=1, eval_steps=1000,
+        max_tokens=6_000, checkpoint_steps=3, log_steps=1, eval_steps=1000,
     )  # fmt: skip
     config = tmp_path / "config.cfg"
     Config(settings).to_disk(config)
