@@ -83,7 +83,9 @@ def test_a_blank_pipeline_imports_nothing_of_ours_that_costs():
     assert not set(HEAVY).intersection(modules - others)
     ours = {name for name in modules if name.startswith("spacy_elmo.")}
     assert "spacy_elmo.pipeline.factory" in ours
-    for part in ("bilm", "layers", "pretraining", "pipeline.elmo"):
+    # The extensions are registered at once: Docs with vectors may come from a file.
+    assert "spacy_elmo.layers.extensions" in ours
+    for part in ("bilm", "layers.shim", "pretraining", "pipeline.component"):
         assert f"spacy_elmo.{part}" not in ours
 
 

@@ -113,7 +113,7 @@ class BiLMShim(Shim):
         computed = iter(encoded)
         return [next(computed) if layers is None else layers for layers in found]
 
-    def _begin_update(self, sentences: Sentences) -> Tuple[List[Floats3d], Backprop]:
+    def begin_update(self, sentences: Sentences) -> Tuple[List[Floats3d], Backprop]:
         """As `encode`, keeping what it takes to train the biLM."""
         words, ids = _number(sentences)
         batches = list(make_batches(ids, self.max_batch_tokens, share=False))
