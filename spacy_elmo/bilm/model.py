@@ -43,7 +43,7 @@ class BiLM(nn.Module):
     character encoder shared by two stacks of LSTMs, which read forward and backward
     and do not see each other.
 
-    options (Options): The geometry. The weights are not initialised: use
+    options (Options): The geometry. The weights are not initialized: use
         `BiLM.from_path` for trained ones.
     """
 

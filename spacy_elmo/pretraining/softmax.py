@@ -168,7 +168,7 @@ def sparse_rows(ids: Tensor, rows: Tensor, like: Tensor) -> Tensor:
 def exponentials(
     logits: Tensor, offset: Tensor, true: Tensor, full: bool
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Unnormalised probabilities of a chunk.
+    """Unnormalized probabilities of a chunk.
 
     logits (Floats2d): Without their offset, (n, S), in the dtype of the products.
     offset (Floats1d): (S,). true (Floats1d): The target's logit, (n,).

@@ -1,5 +1,5 @@
 """What users would try otherwise, made from the text of the biLM: static vectors of the
-bundled model's size (floret), and a tok2vec initialised by `spacy pretrain`.
+bundled model's size (floret), and a tok2vec initialized by `spacy pretrain`.
 
     python alternatives.py --text '../../../../shared/data/lm/*.txt.xz' --minutes 60
 
