@@ -1,6 +1,6 @@
 """Every constant of the biLM that decides speed and none that decides a number, with
 what it was measured on (two cores of a Xeon with AVX-512 and AMX, unless it says more;
-benchmarks/speed.md and benchmarks/costs.md have the figures as a whole).
+benchmarks/speed.py and benchmarks/costs.py measure the whole).
 """
 
 # -- Batches ---------------------------------------------------------------------
