@@ -78,6 +78,16 @@ def test_costs(run, treebank):
     assert found["latency"]["nlp(text)"] > 0
 
 
+def test_profile_pipeline(run, treebank, tiny_weights):
+    args = ["--weights", tiny_weights, "--words", 60, "--turns", 1, "--text", treebank]
+    found = run("profile_pipeline", *args)
+    parts = found["microseconds a word"]
+    wanted = {"LSTMs: products", "assembling batches", "mix", "rest of ner"}
+    assert wanted <= set(parts) and min(parts.values()) >= 0
+    assert list(found["words/s"]) == ["all", "elmo", "tagger", "ner"]
+    assert found["milliseconds a sentence"]["elmo"] > 0
+
+
 def test_long_run(run, tiny_weights):
     sizes = ["--words", 300, "--every", 100, "--doc-words", 50]
     found = run("long_run", "--weights", tiny_weights, *sizes)
