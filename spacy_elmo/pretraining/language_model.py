@@ -176,8 +176,7 @@ class LanguageModel:
         between, so that by Bayes p(w | before, after) is proportional to
         p(w | before) p(w | after) / p(w). A vocabulary has no counts, but the order of
         frequencies: p(w) is log((k + 2) / (k + 1)) at rank k, as for the sampled
-        softmax. On held-out text this gives the true word 3.2 nats on average, the
-        plain product 3.9, their geometric mean 3.4 and one direction 4.5 (en_elmo_sm).
+        softmax.
 
         sentence (Sequence[str]): The words.
         i (int): The position, from 0.

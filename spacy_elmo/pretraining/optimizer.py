@@ -24,7 +24,8 @@ def make_optimizer(
             lr=settings.learn_rate,
             initial_accumulator_value=settings.initial_accumulator,
         )
-    # Matrices decay; biases do not.
+    # Matrices decay, and with them the LSTMs' biases, which are a row of the kernel.
+    # Other biases do not.
     groups: List[Dict[str, Any]] = [
         {"params": [p for p in parameters if p.dim() > 1]},
         {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
