@@ -18,7 +18,7 @@ from thinc.api import Config
 
 from spacy_elmo.about import __version__
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.cli.evaluate import evaluate
+from spacy_elmo.cli.evaluate import evaluate_cli as evaluate
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
 
 TASKS = {"tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1"}

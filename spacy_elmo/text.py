@@ -10,11 +10,15 @@ import io
 import lzma
 import warnings
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Union
 
 import srsly
 
 from .errors import CorpusError, Errors, Warnings, unusable
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
 
 SUFFIXES = (".txt", ".jsonl", ".spacy")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -95,6 +99,16 @@ def read_texts(
     for document in read_documents(path, strict=True, blank=blank):
         for text in document if isinstance(document, list) else [document]:
             yield text.split() if tokenized and isinstance(text, str) else text
+
+
+def make_doc(nlp: "Language", text: Any) -> "Doc":
+    """A Doc of a text that `read_texts` gives."""
+    from spacy.tokens import Doc
+
+    if isinstance(text, str):
+        return nlp.make_doc(text)
+    doc: Doc = Doc(nlp.vocab, words=text) if isinstance(text, list) else text
+    return doc
 
 
 def read_lines(

@@ -4,26 +4,27 @@ import sys
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
-    Callable,
     Dict,
     Iterable,
     Iterator,
     List,
     Optional,
     Tuple,
-    Union,
 )
 
+import srsly
 from spacy.cli._util import Arg, Opt
 
-from ..errors import CorpusError, Errors, unusable
+from ..errors import CorpusError, Errors, WeightsError
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Doc, Span
+    from spacy.tokens import Doc
 
     from ..pipeline.component import ELMo
+    from ..pipeline.vector_hooks import Layer
     from ..pretraining.config import CorpusSettings
 
 DEFAULT_WEIGHTS = "en_elmo_sm"
@@ -32,42 +33,51 @@ BATCH_TOKENS = 4096
 # Of a batch that is not tokenized yet.
 BATCH_CHARACTERS = 16_384
 
-TEXT = Arg(
-    ...,
-    help="Text: a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or "
-    "not)",
-)
-WEIGHTS = Opt(
-    None,
-    "--weights",
-    "-w",
-    help=f"Name or path of a biLM; '{DEFAULT_WEIGHTS}' by default",
-)
-PIPELINE = Opt(
-    None,
-    "--pipeline",
-    "-p",
-    help="Pipeline whose 'elmo' component and tokenizer are used instead",
-)
-LANG = Opt(
-    None,
-    "--lang",
-    "-l",
-    help="Language whose tokenizer reads the text; by default that of config.cfg "
-    "beside the weights, else 'en'",
-)
-TOKENIZED = Opt(
-    None,
-    "--tokenized/--raw",
-    help="Words stand between blanks; by default as in config.cfg beside the weights",
-)
-VOCAB = Opt(
-    None,
-    "--vocab",
-    "-v",
-    help="Words of the softmax; by default vocab.txt beside the weights",
-)
-JSON = Opt(False, "--json", "-j", help="Print JSON")
+FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
+TextArg = Annotated[str, Arg(help=f"Text: {FILES}")]
+WeightsOpt = Annotated[
+    Optional[str],
+    Opt(
+        "--weights",
+        "-w",
+        help=f"Name or path of a biLM; '{DEFAULT_WEIGHTS}' by default",
+    ),
+]
+PipelineOpt = Annotated[
+    Optional[str],
+    Opt(
+        "--pipeline",
+        "-p",
+        help="Pipeline whose 'elmo' component and tokenizer are used instead",
+    ),
+]
+LangOpt = Annotated[
+    Optional[str],
+    Opt(
+        "--lang",
+        "-l",
+        help="Language whose tokenizer reads the text; by default that of config.cfg "
+        "beside the weights, else 'en'",
+    ),
+]
+TokenizedOpt = Annotated[
+    Optional[bool],
+    Opt(
+        "--tokenized/--raw",
+        help="Words stand between blanks; by default as in config.cfg beside the "
+        "weights",
+    ),
+]
+VocabOpt = Annotated[
+    Optional[Path],
+    Opt(
+        "--vocab",
+        "-v",
+        help="Words of the softmax; by default vocab.txt beside the weights",
+    ),
+]
+JsonOpt = Annotated[bool, Opt("--json", "-j", help="Print JSON")]
+LAYERS = "'top', 'mean' of all, or a number (0 is the token layer)"
 
 
 def read_tokenization(
@@ -87,106 +97,130 @@ def read_tokenization(
     return nlp, settings.as_it_stands()
 
 
+def read_meta(path: Path) -> Dict[str, Any]:
+    """A meta.json; nothing where there is none.
+
+    RAISES (WeightsError): If it is damaged.
+    """
+    try:
+        return dict(srsly.read_json(path)) if path.is_file() else {}
+    except (ValueError, TypeError) as e:
+        raise WeightsError(Errors.E006.format(path=path, reason=e)) from None
+
+
 def load_elmo(
     weights: Optional[str],
     pipeline: Optional[str],
     lang: Optional[str],
     tokenized: Optional[bool],
-    layer: Union[int, str] = "top",
 ) -> Tuple["Language", "ELMo", bool]:
-    """A pipeline and its `elmo` component.
+    """The pipeline that the options ask for, its `elmo` component, and whether the
+    words of texts stand between blanks.
 
-    weights (str): Name or path of a biLM, for a pipeline that is made here.
-    pipeline (str): Name or path of a pipeline that has the component, instead.
-    lang (str): Its language; None as in config.cfg beside the weights, or "en".
-    tokenized (bool): Whether the words of texts stand between blanks; None as there.
-    layer (int or str): A layer that the biLM must have.
-    RETURNS (Tuple[Language, ELMo, bool]): The pipeline, whose tokenizer is wanted,
-        the component, and what is known of `tokenized`.
-    RAISES (CorpusError): If both or a pipeline without the component is given.
+    RAISES (CorpusError): If both or a pipeline without the component is given, or if
+        the language cannot be had.
     RAISES (WeightsError): If there are no such weights.
     """
-    from spacy.util import load_model, load_model_from_config
+    from spacy.util import load_model
 
     from ..pipeline.component import ELMo
-    from ..pipeline.vector_hooks import check_layer
+    from ..pretraining.tokenizer import load_language
     from ..weights import resolve
 
-    if pipeline is not None:
-        if weights is not None:
-            raise CorpusError(Errors.E126)
-        nlp = load_model(pipeline)
-    else:
+    if pipeline is None:
         weights = weights or DEFAULT_WEIGHTS
         config, settings = read_tokenization(resolve(weights), lang, tokenized)
         tokenized = settings.tokenized
-        try:
-            config = {"nlp": {**config, "pipeline": []}, "components": {}}
-            nlp = load_model_from_config(config, auto_fill=True)
-        except Exception as e:  # whatever the language or its tokenizer raises
-            where = "--lang" if lang is not None else "[nlp] in config.cfg"
-            raise unusable(where, str(e).rstrip(".")) from None
+        nlp = load_language(config, "a --pipeline with", "--tokenized")
         nlp.add_pipe("elmo", config={"model": {"weights": weights}})
-    elmos = [pipe for _, pipe in nlp.components if isinstance(pipe, ELMo)]
-    if not elmos:
+    elif weights is None:
+        nlp = load_model(pipeline)
+    else:
+        raise CorpusError(Errors.E126)
+    elmo = next((pipe for _, pipe in nlp.pipeline if isinstance(pipe, ELMo)), None)
+    if elmo is None:
         raise CorpusError(Errors.E122.format(pipeline=pipeline))
     # spaCy's limit on the length of a text is for its parser.
     nlp.max_length = sys.maxsize
-    elmos[0].model.initialize()
+    elmo.model.initialize()
+    return nlp, elmo, bool(tokenized)
+
+
+def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
+    """The layer that an option names.
+
+    RAISES (CorpusError): If the biLM has none such.
+    """
+    from ..pipeline.vector_hooks import check_layer
+
+    choice = int(layer) if layer.isdecimal() else layer
     try:
-        check_layer(layer, elmos[0].model.get_dim("nL"))
+        check_layer(choice, elmo.model.get_dim("nL"))
     except ValueError as e:
         raise CorpusError(str(e)) from None
-    return nlp, elmos[0], bool(tokenized)
+    return choice
 
 
 def read_batches(
     nlp: "Language",
-    files: Iterable[Path],
-    segmenter: Callable[["Doc"], Iterable["Span"]],
+    elmo: "ELMo",
+    text: str,
     *,
     tokenized: bool = False,
     limit: Optional[int] = None,
 ) -> Iterator[List["Doc"]]:
-    """Files of text as batches of Docs, with a progress bar in a terminal. A batch is
-    good until the next one is asked for: then its words leave the vocab again.
+    """A text as batches of Docs, with a progress bar in a terminal. A batch is good
+    until the next one is asked for: then its words leave the vocab again.
 
     nlp (Language): Its tokenizer runs.
-    files (Iterable[Path]): What `text.find_texts` found.
-    segmenter (Callable[[Doc], Iterable[Span]]): Where a long Doc may be cut.
+    elmo (ELMo): Its segmenter says where a long Doc may be cut.
+    text (str): See `text.find_texts`.
     tokenized (bool): Words stand between blanks.
     limit (int): Stop after the batch that reaches so many tokens.
     YIELDS (List[Doc]): A batch. No Doc of it is much longer than BATCH_TOKENS.
-    RAISES (CorpusError): If a file is damaged, or is not UTF-8.
+    RAISES (CorpusError): If there is none, if it is damaged or not UTF-8.
     """
     from tqdm import tqdm
 
-    from ..text import read_texts
+    from ..text import find_texts, make_doc, read_texts
 
+    files = find_texts(text)
     texts = (text for file in files for text in read_texts(file, tokenized=tokenized))
-    left = limit or sys.maxsize
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
+        n_tokens = 0
         for part in batch_by_length(texts, BATCH_CHARACTERS):
             with nlp.memory_zone():
                 docs = (make_doc(nlp, text) for text in part)
-                pieces = (piece for doc in docs for piece in _cut(doc, segmenter))
+                pieces = (piece for doc in docs for piece in _cut(doc, elmo))
                 for batch in batch_by_length(pieces, BATCH_TOKENS):
                     yield batch
-                    n_tokens = sum(map(len, batch))
-                    bar.update(n_tokens)
-                    left -= n_tokens
-                    if left <= 0:
+                    bar.update(sum(map(len, batch)))
+                    n_tokens += sum(map(len, batch))
+                    if limit is not None and n_tokens >= limit:
                         return
 
 
-def make_doc(nlp: "Language", text: Any) -> "Doc":
-    """A Doc of a text or of a list of words; a Doc stays what it is."""
-    from spacy.tokens import Doc
+def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
+    """Batches whose lengths, but for the last part of each, are below a size."""
+    found: List[Any] = []
+    total = 0
+    for part in parts:
+        found.append(part)
+        total += len(part)
+        if total >= size:
+            yield found
+            found, total = [], 0
+    if found:
+        yield found
 
-    if isinstance(text, str):
-        return nlp.make_doc(text)
-    doc: Doc = Doc(nlp.vocab, words=text) if isinstance(text, list) else text
-    return doc
+
+def _cut(doc: "Doc", elmo: "ELMo") -> Iterator["Doc"]:
+    """A Doc, or where it is long pieces of it that are whole sentences."""
+    if len(doc) <= BATCH_TOKENS:
+        yield doc
+        return
+    for spans in batch_by_length(elmo.model.attrs["segmenter"](doc), BATCH_TOKENS):
+        yield doc[spans[0].start : spans[-1].end].as_doc()
 
 
 def find_mixes(nlp: "Language") -> Iterator[Tuple[str, Any, Any]]:
@@ -204,26 +238,3 @@ def find_mixes(nlp: "Language") -> Iterator[Tuple[str, Any, Any]]:
             for encoder, mix in zip(node.layers, node.layers[1:]):
                 if mix.name == "elmo-mix":
                     yield name, encoder, mix
-
-
-def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
-    """Batches whose lengths, but for the last part of each, are below a size."""
-    found: List[Any] = []
-    total = 0
-    for part in parts:
-        found.append(part)
-        total += len(part)
-        if total >= size:
-            yield found
-            found, total = [], 0
-    if found:
-        yield found
-
-
-def _cut(doc: "Doc", segmenter: Any) -> Iterator["Doc"]:
-    """A Doc, or where it is long pieces of it that are whole sentences."""
-    if len(doc) <= BATCH_TOKENS:
-        yield doc
-        return
-    for spans in batch_by_length(segmenter(doc), BATCH_TOKENS):
-        yield doc[spans[0].start : spans[-1].end].as_doc()

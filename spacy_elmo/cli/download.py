@@ -1,22 +1,24 @@
-from typing import Optional
+from typing import Annotated, Optional
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ._app import app, plain_errors
+from ._app import app
 
 
 @app.command("download")
 def download_cli(
-    name: Optional[str] = Arg(
-        None,
-        help="Name of a published model, for instance allennlp/original; "
-        "without one, they are listed",
-    ),
-    force: bool = Opt(
-        False, "--force", "-f", help="Download it again though it is here"
-    ),
-    silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
+    name: Annotated[
+        Optional[str],
+        Arg(
+            help="Name of a published model, for instance allennlp/original; "
+            "without one, they are listed",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, Opt("--force", "-f", help="Download it again though it is here")
+    ] = False,
+    silent: Annotated[bool, Opt("--silent", "-S", help="No progress bar")] = False,
 ) -> None:
     """
     Download a published biLM into the cache folder (SPACY_ELMO_CACHE, by default
@@ -24,20 +26,12 @@ def download_cli(
     finds it. A model that is here is compared with the digests that were kept when it
     came.
     """
-    from ..weights.published import download
+    from ..weights.published import MODELS, cache_folder, cached_path, download
 
-    if name is None:
-        list_models()
-        return
-    with plain_errors():
+    if name is not None:
         path = download(name, force=force, silent=silent)
-    msg.good(f"{name} is at {path}", f'In configs and scripts: weights = "{name}"')
-
-
-def list_models() -> None:
-    """Print what can be downloaded, and what is here."""
-    from ..weights.published import MODELS, cache_folder, cached_path
-
+        msg.good(f"{name} is at {path}", f'In configs and scripts: weights = "{name}"')
+        return
     rows = [
         (name, model.about, "yes" if cached_path(name, model).exists() else "")
         for name, model in MODELS.items()

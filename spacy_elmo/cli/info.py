@@ -1,51 +1,41 @@
 from pathlib import Path
-from typing import Any, Dict, List, Union
+from typing import Annotated, Any, Dict, List, Union
 
 import srsly
 from spacy.cli._util import Arg
 from wasabi import msg
 
 from ..errors import Errors, MissingWeights, WeightsError
-from ._app import app, plain_errors
-from ._inputs import JSON
+from ._app import app
+from ._inputs import JsonOpt, read_meta
 
 
 @app.command("info")
 def info_cli(
-    weights: str = Arg(
-        ..., help="Name or path of a biLM, or of a pipeline with an elmo component"
-    ),
-    as_json: bool = JSON,
+    weights: Annotated[
+        str, Arg(help="Name or path of a biLM, or of a pipeline with an elmo component")
+    ],
+    as_json: JsonOpt = False,
 ) -> None:
     """
     Print what a biLM is: its geometry, its parameters, its digests and its license.
     That of the parameters stays the same when a pipeline is saved with them.
     """
-    with plain_errors():
-        found = info(weights)
+    found = read_info(weights)
     if as_json:
         print(srsly.json_dumps(found, indent=2))
         return
-    lstm, char_cnn = found["options"]["lstm"], found["options"]["char_cnn"]
-    filters = ", ".join(f"{n} of {w}" for w, n in char_cnn["filters"])
-    layers = f"{found['layers']} of width {found['width']}, the token layer included"
-    msg.table(
-        {
-            "Path": found["path"],
-            "Layers": layers,
-            "LSTM": f"{lstm['n_layers']} x {lstm['dim']}/{lstm['projection_dim']}",
-            "Character CNN": f"{filters} ({char_cnn['activation']})",
-            "Highway layers": char_cnn["n_highway"],
-            "Parameters": f"{found['parameters']:,}",
-            "Digest of parameters": found["digest"],
-            "SHA-256 of file": found["sha256"],
-            **_downloaded_row(found["downloaded"]),
-            "License": found["license"] or "not given",
-        }
-    )
+    rows = {"Path": found["path"], **geometry(found)}
+    rows["Digest of parameters"] = found["digest"]
+    rows["SHA-256 of file"] = found["sha256"]
+    for name, digest in (found["downloaded"] or {}).items():
+        if not name.endswith(".json"):  # a few lines of options
+            archive = " (the archive)" if name.endswith(".zip") else ""
+            rows["SHA-256 as downloaded"] = digest + archive
+    msg.table({**rows, "License": found["license"] or "not given"})
 
 
-def info(weights: Union[str, Path]) -> Dict[str, Any]:
+def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
     """Read a biLM and describe it.
 
     weights (str or Path): Name or path, which may be that of a saved pipeline.
@@ -63,6 +53,7 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
 
     path = _find(weights)
     bilm = BiLM.from_path(path)
+    meta = (path if path.is_dir() else path.parent) / "meta.json"
     return {
         "path": str(path),
         "options": bilm.options.to_dict(),
@@ -72,13 +63,28 @@ def info(weights: Union[str, Path]) -> Dict[str, Any]:
         "digest": digest(bilm),
         "sha256": sha256(find_files(path).weights),
         "downloaded": read_digests(path) or None,
-        "license": _license(path),
+        "license": read_meta(meta).get("license"),
+    }
+
+
+def geometry(info: Dict[str, Any]) -> Dict[str, str]:
+    """Rows of a table, of what `read_info` gives."""
+    lstm, char_cnn = info["options"]["lstm"], info["options"]["char_cnn"]
+    filters = ", ".join(f"{n} of {w}" for w, n in char_cnn["filters"])
+    layers = f"{info['layers']} of width {info['width']}"
+    return {
+        "Layers": f"{layers}, the token layer included",
+        "LSTM": f"{lstm['n_layers']} x {lstm['dim']}/{lstm['projection_dim']}",
+        "Character CNN": f"{filters} ({char_cnn['activation']})",
+        "Longest word": f"{char_cnn['max_characters_per_token'] - 2} bytes of UTF-8",
+        "Highway layers": f"{char_cnn['n_highway']}",
+        "Parameters": f"{info['parameters']:,}",
     }
 
 
 def _find(weights: Union[str, Path]) -> Path:
     """Where a biLM is, by its own name or path or by that of a pipeline."""
-    from spacy.util import get_model_meta, get_package_path, is_package
+    from spacy.util import get_package_path, is_package
 
     from ..weights import resolve
 
@@ -86,12 +92,10 @@ def _find(weights: Union[str, Path]) -> Path:
         return _in_pipeline(resolve(weights))
     except MissingWeights:
         name = str(weights)
-        if not is_package(name) or not (get_package_path(name) / "meta.json").is_file():
-            raise
-    package = get_package_path(name)
-    meta = get_model_meta(package)
-    folder = f"{meta['lang']}_{meta['name']}-{meta['version']}"
-    return _in_pipeline(package / folder)
+        package = get_package_path(name) if is_package(name) else Path(name)
+        for config in package.glob("*/config.cfg"):
+            return _in_pipeline(config.parent)
+        raise
 
 
 def _in_pipeline(path: Path) -> Path:
@@ -103,22 +107,3 @@ def _in_pipeline(path: Path) -> Path:
         paths = ", ".join(map(str, sorted(found)))
         raise WeightsError(Errors.E127.format(path=path, n=len(found), paths=paths))
     return found[0] if found else path
-
-
-def _downloaded_row(digests: Any) -> Dict[str, str]:
-    """Of the weights or of the archive; the other file is a few lines of options."""
-    for name, digest in (digests or {}).items():
-        if not name.endswith(".json"):
-            what = f"{digest} (the archive)" if name.endswith(".zip") else digest
-            return {"SHA-256 as downloaded": what}
-    return {}
-
-
-def _license(path: Path) -> Any:
-    meta = (path if path.is_dir() else path.parent) / "meta.json"
-    if not meta.is_file():
-        return None
-    try:
-        return dict(srsly.read_json(meta)).get("license")
-    except (ValueError, TypeError) as e:
-        raise WeightsError(Errors.E006.format(path=meta, reason=e)) from None

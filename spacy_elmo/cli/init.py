@@ -1,7 +1,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional
 
 import srsly
 import typer
@@ -9,13 +9,11 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors, Warnings
-from ._app import app, plain_errors
+from ._app import app
+from ._inputs import FILES
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from thinc.api import Config
-
-    from ..recipe.raw_text import Survey
 
 RULES = "spacy.Tokenizer.v1"
 # Below, spaCy's tokenizer and the treebank follow other rules.
@@ -25,68 +23,84 @@ LITTLE_WORDS = 500_000
 
 @app.command("init")
 def init_cli(
-    text: str = Arg(
-        ...,
-        help="Raw text: a file, a directory or a glob (.txt, .jsonl or .spacy, "
-        "compressed or not)",
-    ),
-    output_path: Path = Arg(..., help="Directory for the project", file_okay=False),
-    lang: str = Opt(..., "--lang", "-l", help="Language code, as spaCy has it"),
-    treebank: List[Path] = Opt(
-        [],
-        "--treebank",
-        "-t",
-        help="Annotated sentences to train on: .conllu, .iob, .conll or .spacy. May be "
-        "given more than once; without, the biLM is all that is made",
-        exists=True,
-        dir_okay=False,
-    ),
-    dev: List[Path] = Opt(
-        [],
-        "--dev",
-        "-d",
-        help="Annotated sentences to measure on, one file for each --treebank; by "
-        "default a tenth of them",
-        exists=True,
-        dir_okay=False,
-    ),
-    hours: float = Opt(1.0, "--hours", "-H", min=0.001, help="Time for pretraining"),
-    name: str = Opt("pipeline", "--name", "-n", help="Name of the pipeline's package"),
-    version: str = Opt("0.1.0", "--version", "-v", help="Version of the packages"),
-    license: Optional[str] = Opt(
-        None, "--license", "-L", help="License of the packages; asked for if not given"
-    ),
-    sources: Optional[str] = Opt(
-        None, "--sources", "-s", help="What the text is, for the model card; asked for"
-    ),
-    tokenizer: Optional[str] = Opt(
-        None,
-        "--tokenizer",
-        help=f"Registered tokenizer, for instance {RULES}; by default the language's",
-    ),
-    tokenized: bool = Opt(
-        False,
-        "--tokenized/--raw",
-        help="Lines of the text are sentences whose words stand between blanks",
-    ),
-    config_path: Optional[Path] = Opt(
-        None,
-        "--config",
-        "-c",
-        help="Pretraining config to fill, by default configs/pretrain_small.cfg",
-        exists=True,
-        dir_okay=False,
-    ),
-    run: bool = Opt(True, "--run/--no-run", help="Run the project, or only write it"),
+    text: Annotated[str, Arg(help=f"Raw text: {FILES}")],
+    output_path: Annotated[
+        Path, Arg(help="Directory for the project", file_okay=False)
+    ],
+    lang: Annotated[str, Opt("--lang", "-l", help="Language code, as spaCy has it")],
+    treebank: Annotated[
+        List[Path],
+        Opt(
+            "--treebank",
+            "-t",
+            help="Annotated sentences to train on: .conllu, .iob, .conll or .spacy. "
+            "May be given more than once; without, the biLM is all that is made",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = [],  # noqa: B006
+    dev: Annotated[
+        List[Path],
+        Opt(
+            "--dev",
+            "-d",
+            help="Annotated sentences to measure on, one file for each --treebank; by "
+            "default a tenth of them",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = [],  # noqa: B006
+    hours: Annotated[
+        float, Opt("--hours", "-H", min=0.001, help="Time for pretraining")
+    ] = 1.0,
+    name: Annotated[
+        str, Opt("--name", "-n", help="Name of the pipeline's package")
+    ] = "pipeline",
+    version: Annotated[
+        str, Opt("--version", "-v", help="Version of the packages")
+    ] = "0.1.0",
+    license: Annotated[
+        Optional[str],
+        Opt("--license", "-L", help="License of the packages; asked for if not given"),
+    ] = None,
+    sources: Annotated[
+        Optional[str],
+        Opt("--sources", "-s", help="What the text is, for the model card; asked for"),
+    ] = None,
+    tokenizer: Annotated[
+        Optional[str],
+        Opt(
+            "--tokenizer",
+            help=f"Registered tokenizer, for instance {RULES}; by default the "
+            "language's",
+        ),
+    ] = None,
+    tokenized: Annotated[
+        bool,
+        Opt(
+            "--tokenized/--raw",
+            help="Lines of the text are sentences whose words stand between blanks",
+        ),
+    ] = False,
+    config_path: Annotated[
+        Optional[Path],
+        Opt(
+            "--config",
+            "-c",
+            help="Pretraining config to fill, by default configs/pretrain_small.cfg",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    run: Annotated[
+        bool, Opt("--run/--no-run", help="Run the project, or only write it")
+    ] = True,
 ) -> None:
     """
     From raw text and annotated sentences to a trained and packaged pipeline with an
     ELMo of its own: check the text, measure how fast this machine trains, write a
     spaCy project for it, and run that. The same command goes on where it was stopped.
     """
-    nlp: Dict[str, Any] = {"lang": lang}
-    if tokenizer or tokenized:
-        nlp["tokenizer"] = {"@tokenizers": tokenizer or RULES}
     given = {
         "lang": lang, "text": str(Path(text).resolve()),
         "tokenized": tokenized, "tokenizer": tokenizer,
@@ -94,11 +108,10 @@ def init_cli(
         "dev": [str(path.resolve()) for path in dev], "hours": hours,
         "version": version, "bilm": f"{lang}_{name}_elmo", "pipeline": f"{lang}_{name}",
     }  # fmt: skip
-    with plain_errors():
-        if not is_written(output_path, given):
-            given["license"] = ask(license, "License of the packages")
-            given["sources"] = ask(sources, "What the text is, for the model card")
-            write(output_path, nlp, given, config_path)
+    if not is_written(output_path, given):
+        given["license"] = ask(license, "License of the packages")
+        given["sources"] = ask(sources, "What the text is, for the model card")
+        write(output_path, given, config_path)
     if run:
         run_project(output_path)
 
@@ -114,11 +127,10 @@ def is_written(output: Path, given: Dict[str, Any]) -> bool:
     if not path.is_file():
         return False
     found = dict(srsly.read_yaml(path)).get("vars", {})
-    others = [key for key, value in given.items() if found.get(key) != value]
-    if others:
-        key = others[0]
-        was, now = found.get(key), given[key]
-        raise CorpusError(Errors.E133.format(path=path, key=key, was=was, now=now))
+    for key, now in given.items():
+        was = found.get(key)
+        if was != now:
+            raise CorpusError(Errors.E133.format(path=path, key=key, was=was, now=now))
     return True
 
 
@@ -131,16 +143,10 @@ def ask(given: Optional[str], question: str) -> str:
     return given or ""
 
 
-def write(
-    output: Path,
-    nlp: Dict[str, Any],
-    given: Dict[str, Any],
-    config_path: Optional[Path],
-) -> None:
+def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> None:
     """Check text and treebank, measure the machine, and write the project.
 
     output (Path): The project.
-    nlp (Dict[str, Any]): [nlp] of its configs.
     given (Dict[str, Any]): Its variables.
     config_path (Path): A pretraining config to fill; None for the shipped one.
     RAISES (CorpusError): If language, text or treebank cannot be used.
@@ -149,73 +155,24 @@ def write(
     from thinc.api import Config
 
     from ..pretraining.tokenizer import load_language
+    from ..recipe import project
     from ..recipe.pace import measure_pace
-    from ..recipe.project import (
-        PRETRAINING,
-        pipeline_config,
-        pretrain_config,
-        set_length,
-        shipped_config,
-        write_project,
-    )
     from ..recipe.raw_text import split_text
 
     if not (has_build() or has_wheel()):
         raise CorpusError(Errors.E134)
+    nlp: Dict[str, Any] = {"lang": given["lang"]}
+    if given["tokenizer"] or given["tokenized"]:
+        nlp["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
     language = load_language(nlp, "--tokenizer", "--tokenized")
     corpus = output / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
     components = convert(given["treebank"], given["dev"], corpus, language)
     survey = split_text(given["text"], corpus)
-    base = Config().from_disk(config_path or shipped_config(PRETRAINING))
-    config = pretrain_config(base, nlp, given["tokenized"], survey)
-    report_text(survey, config)
-    pace = measure_pace(config, corpus, output / "pace")
-    epochs = set_length(config, survey, pace, given["hours"])
-    report_length(config, pace, epochs)
-    pipeline = pipeline_config(nlp, components, given["hours"]) if components else None
-    write_project(output, config, pipeline, given)
-    msg.good(f"Wrote a spaCy project to {output}")
-
-
-def convert(
-    treebank: List[str], dev: List[str], corpus: Path, language: "Language"
-) -> List[str]:
-    """Convert the treebank.
-
-    RETURNS (List[str]): The components that can learn from it.
-    """
-    from ..recipe.treebank import (
-        compare_tokens,
-        components_for,
-        read_treebank,
-        write_parts,
+    base = Config().from_disk(
+        config_path or project.shipped_config(project.PRETRAINING)
     )
-
-    if dev and len(dev) != len(treebank):
-        raise CorpusError(Errors.E131.format(n_dev=len(dev), n=len(treebank)))
-    everything = []
-    for i, path in enumerate(treebank):
-        docs = read_treebank(Path(path))
-        dev_docs = read_treebank(Path(dev[i])) if dev else None
-        # Two files of one name are two files.
-        write_parts(docs, dev_docs, corpus, f"{i + 1}-{Path(path).stem}")
-        found = compare_tokens(docs, language)
-        msg.good(
-            f"{path}: {sum(map(len, docs)):,} tokens for "
-            f"{', '.join(components_for(docs))}; spaCy's tokenizer makes "
-            f"{found.share:.1%} of them"
-        )
-        if found.share < MIN_AGREEMENT:
-            examples = ", ".join(found.examples)
-            msg.warn(
-                Warnings.W010.format(path=path, share=found.share, examples=examples)
-            )
-        everything += docs
-    return components_for(everything)
-
-
-def report_text(survey: "Survey", config: "Config") -> None:
+    config = project.pretrain_config(base, nlp, given["tokenized"], survey)
     window = config["model"]["char_cnn"]["max_characters_per_token"]
     msg.good(
         f"Text: {survey.words:,} words to train on, {survey.heldout:,} held out; "
@@ -228,16 +185,49 @@ def report_text(survey: "Survey", config: "Config") -> None:
     )
     if survey.words < LITTLE_WORDS:
         msg.warn(Warnings.W011.format(found=survey.words))
-
-
-def report_length(config: "Config", pace: float, epochs: float) -> None:
+    pace = measure_pace(config, corpus, output / "pace")
+    epochs = project.set_length(config, survey, pace, given["hours"])
     tokens = config["training"]["max_tokens"]
-    entries = config["vocabulary"]["max_size"]
     msg.good(
         f"Pretraining: {tokens:,} tokens ({epochs:.1f} times the text) at {pace:,.0f} "
         f"tokens a second are {tokens / pace / 3600:.2f} hours; a vocabulary of up to "
-        f"{entries:,} words"
+        f"{config['vocabulary']['max_size']:,} words"
     )
+    pipeline = None
+    if components:
+        pipeline = project.pipeline_config(nlp, components, given["hours"])
+    project.write_project(output, config, pipeline, given)
+    msg.good(f"Wrote a spaCy project to {output}")
+
+
+def convert(
+    treebank: List[str], dev: List[str], corpus: Path, language: "Language"
+) -> List[str]:
+    """Convert the treebank.
+
+    RETURNS (List[str]): The components that can learn from it.
+    """
+    from ..recipe import treebank as tb
+
+    if dev and len(dev) != len(treebank):
+        raise CorpusError(Errors.E131.format(n_dev=len(dev), n=len(treebank)))
+    everything = []
+    for i, path in enumerate(treebank):
+        docs = tb.read_treebank(Path(path))
+        dev_docs = tb.read_treebank(Path(dev[i])) if dev else None
+        # Two files of one name are two files.
+        tb.write_parts(docs, dev_docs, corpus, f"{i + 1}-{Path(path).stem}")
+        share, examples = tb.compare_tokens(docs, language)
+        msg.good(
+            f"{path}: {sum(map(len, docs)):,} tokens for "
+            f"{', '.join(tb.components_for(docs))}; spaCy's tokenizer makes "
+            f"{share:.1%} of them"
+        )
+        if share < MIN_AGREEMENT:
+            found = {"share": share, "examples": ", ".join(examples)}
+            msg.warn(Warnings.W010.format(path=path, **found))
+        everything += docs
+    return tb.components_for(everything)
 
 
 def run_project(output: Path) -> None:
@@ -249,6 +239,5 @@ def run_project(output: Path) -> None:
         done = 130
     if done:
         msg.warn("Stopped. The same command goes on from here.", exits=done)
-    packages = output / "packages"
-    wheels = [str(path) for path in sorted(packages.glob("*/dist/*.whl"))]
+    wheels = sorted(map(str, (output / "packages").glob("*/dist/*.whl")))
     msg.good("Install what you have made:", f"pip install {' '.join(wheels)}")

@@ -1,13 +1,14 @@
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional
 
 import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ..errors import Errors
-from ._app import app, plain_errors
-from ._inputs import JSON, find_mixes
+from ..errors import CorpusError, Errors
+from ._app import app
+from ._inputs import JsonOpt, find_mixes
+from .plot import new_figure, save_figure
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -15,15 +16,17 @@ if TYPE_CHECKING:
 
 @app.command("mix")
 def mix_cli(
-    pipeline: str = Arg(..., help="Trained pipeline: name or path"),
-    as_json: bool = JSON,
-    plot_path: Optional[Path] = Opt(
-        None,
-        "--plot",
-        "-p",
-        help="Draw a heat map to this file (.png, .svg, .pdf); needs matplotlib",
-        dir_okay=False,
-    ),
+    pipeline: Annotated[str, Arg(help="Trained pipeline: name or path")],
+    as_json: JsonOpt = False,
+    plot_path: Annotated[
+        Optional[Path],
+        Opt(
+            "--plot",
+            "-p",
+            help="Draw a heat map to this file (.png, .svg, .pdf); needs matplotlib",
+            dir_okay=False,
+        ),
+    ] = None,
 ) -> None:
     """
     Print how each component of a trained pipeline mixes the layers of its biLM: the
@@ -31,21 +34,17 @@ def mix_cli(
     """
     from spacy.util import load_model
 
-    with plain_errors():
-        mixes = get_mixes(load_model(pipeline))
-        if not mixes:
-            msg.fail(Errors.E080.format(pipeline=pipeline), exits=1)
-        if plot_path is not None:
-            try:
-                plot_mixes(mixes, plot_path)
-            except ImportError as e:
-                msg.fail(Errors.E061.format(reason=e), exits=1)
+    mixes = get_mixes(load_model(pipeline))
+    if not mixes:
+        raise CorpusError(Errors.E080.format(pipeline=pipeline))
+    if plot_path is not None:
+        plot_mixes(mixes, plot_path)
     if as_json:
         print(srsly.json_dumps(mixes, indent=2))
-    else:
-        print_mixes(mixes)
-        if plot_path is not None:
-            msg.good(f"Saved the heat map to {plot_path}")
+        return
+    print_mixes(mixes)
+    if plot_path is not None:
+        msg.good(f"Saved the heat map to {plot_path}")
 
 
 def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
@@ -62,13 +61,9 @@ def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
     found = []
     for name, encoder, mix in find_mixes(nlp):
         s, gamma = get_mix(mix)
+        upstream = encoder.attrs.get("upstream")
         found.append(
-            {
-                "component": name,
-                "upstream": encoder.attrs.get("upstream"),
-                "s": [float(s_j) for s_j in s],
-                "gamma": float(gamma),
-            }
+            {"component": name, "upstream": upstream, "s": s.tolist(), "gamma": gamma}
         )
     return found
 
@@ -92,27 +87,21 @@ def plot_mixes(mixes: List[Dict[str, Any]], path: Path) -> None:
 
     mixes (List[Dict[str, Any]]): What `get_mixes` returns.
     path (Path): Where to write it. The suffix says which format.
-    RAISES (ImportError): Without matplotlib.
+    RAISES (CorpusError): Without matplotlib, or for an unknown format.
     """
-    # Not pyplot: no window, no state of its own.
-    from matplotlib.figure import Figure
-
     n_layers = max(len(mix["s"]) for mix in mixes)
-    figure = Figure(figsize=(1.5 + 1.2 * len(mixes), 1.2 + 0.7 * n_layers))
+    figure = new_figure(1.5 + 1.2 * len(mixes), 1.2 + 0.7 * n_layers)
     axes = figure.add_subplot()
     # Layer 0 at the bottom; what a smaller model does not have stays blank.
     columns = [mix["s"] + [float("nan")] * (n_layers - len(mix["s"])) for mix in mixes]
     grid = [list(row) for row in zip(*columns)]
     image = axes.imshow(grid, vmin=0, vmax=1, cmap="Blues", origin="lower")
-    axes.set_xticks(range(len(mixes)), [_label(mix) for mix in mixes])
+    labels = [f"{m['component']}\n$\\gamma$ = {m['gamma']:.2f}" for m in mixes]
+    axes.set_xticks(range(len(mixes)), labels)
     axes.set_yticks(range(n_layers), [f"$s_{j}$" for j in range(n_layers)])
     for i, mix in enumerate(mixes):
         for j, s_j in enumerate(mix["s"]):
             color = "white" if s_j > 0.6 else "black"
             axes.text(i, j, f"{s_j:.2f}", ha="center", va="center", color=color)
     figure.colorbar(image)
-    figure.savefig(path, bbox_inches="tight", dpi=150)
-
-
-def _label(mix: Dict[str, Any]) -> str:
-    return f"{mix['component']}\n$\\gamma$ = {mix['gamma']:.2f}"
+    save_figure(figure, path)

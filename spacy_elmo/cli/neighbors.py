@@ -1,23 +1,24 @@
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Tuple
 
 import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
-from ._app import app, plain_errors
+from ._app import app
 from ._inputs import (
-    JSON,
-    LANG,
-    PIPELINE,
-    TEXT,
-    TOKENIZED,
-    WEIGHTS,
+    LAYERS,
+    JsonOpt,
+    LangOpt,
+    PipelineOpt,
+    TextArg,
+    TokenizedOpt,
+    WeightsOpt,
+    choose_layer,
     load_elmo,
-    make_doc,
     read_batches,
 )
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Token
 
-    from ..pipeline.nearest import Context, Neighbors
+    from ..pipeline.nearest import Context, Scored
 
-_BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
+    Neighbors = List[Tuple[Context, List[Scored]]]
+
+BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
 QUERY_COLOR, CONTEXT_COLOR = "#feca74", "#9cc9cc"
 # Columns of a table beside the contexts: the score, and the gaps.
 MARGIN = 20
@@ -35,59 +38,57 @@ MARGIN = 20
 
 @app.command("neighbors")
 def neighbors_cli(
-    corpus: str = TEXT,
-    queries: List[str] = Arg(
-        ...,
-        metavar="QUERY...",
-        help='Sentence with one word in brackets: "She made a fine [play] on the ball"',
-    ),
-    layer: str = Opt(
-        "top",
-        "--layer",
-        help="Layer to compare: 'top', 'mean' of all, or its number (0 is the token "
-        "layer)",
-    ),
-    n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbors"),
-    same_word: bool = Opt(
-        False,
-        "--same-word/--any-word",
-        help="Compare with the same word only (in upper or lower case), or with any",
-    ),
-    limit: Optional[int] = Opt(
-        None, "--limit", min=1, help="Stop after about so many tokens of the corpus"
-    ),
-    weights: Optional[str] = WEIGHTS,
-    pipeline: Optional[str] = PIPELINE,
-    lang: Optional[str] = LANG,
-    tokenized: Optional[bool] = TOKENIZED,
-    html_path: Optional[Path] = Opt(
-        None,
-        "--html",
-        help="Write a page with the contexts to this file",
-        dir_okay=False,
-    ),
-    as_json: bool = JSON,
+    corpus: TextArg,
+    queries: Annotated[
+        List[str],
+        Arg(
+            metavar="QUERY...",
+            help="Sentence with one word in brackets: "
+            '"She made a fine [play] on the ball"',
+        ),
+    ],
+    layer: Annotated[str, Opt("--layer", help=f"Layer to compare: {LAYERS}")] = "top",
+    n: Annotated[int, Opt("--n", "-n", min=1, help="Number of neighbors")] = 5,
+    same_word: Annotated[
+        bool,
+        Opt(
+            "--same-word/--any-word",
+            help="Compare with the same word only (in upper or lower case), or with "
+            "any",
+        ),
+    ] = False,
+    limit: Annotated[
+        Optional[int],
+        Opt("--limit", min=1, help="Stop after about so many tokens of the corpus"),
+    ] = None,
+    weights: WeightsOpt = None,
+    pipeline: PipelineOpt = None,
+    lang: LangOpt = None,
+    tokenized: TokenizedOpt = None,
+    html_path: Annotated[
+        Optional[Path],
+        Opt(
+            "--html", help="Write a page with the contexts to this file", dir_okay=False
+        ),
+    ] = None,
+    as_json: JsonOpt = False,
 ) -> None:
     """
     Search a corpus for the contexts that are nearest to that of a word, by the cosine
     of a layer of the biLM. The query's own sentence is no neighbor, and of a sentence
     that is repeated, one counts.
     """
-    with plain_errors():
-        found = neighbors(
-            corpus,
-            queries,
-            layer=int(layer) if layer.isdecimal() else layer,
-            n=n,
-            same_word=same_word,
-            limit=limit,
-            weights=weights,
-            pipeline=pipeline,
-            lang=lang,
-            tokenized=tokenized,
-        )
-        if html_path is not None:
-            write_page(html_path, found)
+    from ..pipeline.nearest import find_neighbors
+
+    nlp, elmo, tokenized = load_elmo(weights, pipeline, lang, tokenized)
+    choice = choose_layer(elmo, layer)
+    tokens = [_find_word(nlp, query, tokenized) for query in queries]
+    batches = read_batches(nlp, elmo, corpus, tokenized=tokenized, limit=limit)
+    found = find_neighbors(
+        elmo, tokens, batches, layer=choice, n=n, same_word=same_word
+    )
+    if html_path is not None:
+        write_page(html_path, found)
     if as_json:
         results = [
             {
@@ -102,57 +103,17 @@ def neighbors_cli(
         print_tables(found)
 
 
-def neighbors(
-    corpus: str,
-    queries: List[str],
-    *,
-    layer: Union[int, str] = "top",
-    n: int = 5,
-    same_word: bool = False,
-    limit: Optional[int] = None,
-    weights: Optional[str] = None,
-    pipeline: Optional[str] = None,
-    lang: Optional[str] = None,
-    tokenized: Optional[bool] = None,
-) -> List["Neighbors"]:
-    """Search a corpus, which is read once and never held in memory.
-
-    RETURNS (List[Neighbors]): What was found for each query.
-    RAISES (CorpusError): If a query, the corpus or a setting cannot be used.
-    RAISES (WeightsError): If the biLM cannot be read.
-    """
-    from ..pipeline.nearest import find_neighbors
-    from ..text import find_texts
-
-    files = find_texts(corpus)
-    nlp, elmo, tokenized = load_elmo(weights, pipeline, lang, tokenized, layer)
-    tokens = [_find_word(nlp, query, tokenized) for query in queries]
-    segmenter = elmo.model.attrs["segmenter"]
-    batches = read_batches(nlp, files, segmenter, tokenized=tokenized, limit=limit)
-    return find_neighbors(elmo, tokens, batches, layer=layer, n=n, same_word=same_word)
-
-
-def print_tables(found: List["Neighbors"]) -> None:
+def print_tables(found: "Neighbors") -> None:
     """Print a table for each query, the words one below the other."""
     for query, contexts in found:
         msg.divider(query.word)
-        rows = [
-            ("", query),
-            *((f"{score:.3f}", context) for score, context in contexts),
-        ]
-        width = max(len(context.word) for _, context in rows)
+        width = max(len(c.word) for c in (query, *(c for _, c in contexts)))
         columns = shutil.get_terminal_size((100, 24)).columns
         side = max(12, (columns - MARGIN - width) // 2)
+        rows = [_row("", query, side)]
+        rows += [_row(f"{score:.3f}", context, side) for score, context in contexts]
         msg.table(
-            [
-                (
-                    score,
-                    _shorten(context.text[: context.start].strip()[::-1], side)[::-1],
-                    context.word,
-                    _shorten(context.text[context.end :].strip(), side),
-                )
-                for score, context in rows
-            ],
+            rows,
             header=("cosine", "", "", ""),
             aligns=("r", "r", "c", "l"),
             fg_colors=(None, None, "yellow", None),
@@ -163,7 +124,17 @@ def print_tables(found: List["Neighbors"]) -> None:
             msg.warn("There is no such word in the corpus.")
 
 
-def write_page(path: Path, found: List["Neighbors"]) -> None:
+def _row(score: str, context: "Context", side: int) -> Tuple[str, ...]:
+    before = context.text[: context.start].strip()
+    after = context.text[context.end :].strip()
+    if len(before) > side:
+        before = f"...{before[3 - side :]}"
+    if len(after) > side:
+        after = f"{after[: side - 3]}..."
+    return score, before, context.word, after
+
+
+def write_page(path: Path, found: "Neighbors") -> None:
     """Write a page on which displaCy highlights the words, with their scores."""
     from spacy import displacy
     from spacy.util import escape_html
@@ -185,21 +156,19 @@ def write_page(path: Path, found: List["Neighbors"]) -> None:
         temporary.write_text(page, encoding="utf8")
 
 
-def _shorten(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
-
-
 def _to_dict(context: "Context") -> Dict[str, Any]:
     return {"word": context.word, **context._asdict()}
 
 
 def _find_word(nlp: "Language", query: str, tokenized: bool) -> "Token":
     """The word in brackets, in its sentence without them."""
+    from ..text import make_doc
+
     # A terminal may pass half a character.
     query = query.encode("utf8", "ignore").decode("utf8")
     if tokenized:
         query = " ".join(query.split())
-    found = list(_BRACKETS.finditer(query))
+    found = list(BRACKETS.finditer(query))
     if len(found) != 1:
         raise CorpusError(Errors.E120.format(query=query, found=len(found)))
     (match,) = found

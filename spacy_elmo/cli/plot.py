@@ -1,12 +1,12 @@
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Annotated, Any, Dict, List
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors, unusable
-from ._app import app, plain_errors
+from ._app import app
 
 LOG = "log.jsonl"
 PERPLEXITIES = ("forward", "backward", "average")
@@ -15,21 +15,45 @@ Records = List[Dict[str, Any]]
 
 @app.command("plot")
 def plot_cli(
-    logs: List[Path] = Arg(
-        ..., help="One or more log.jsonl of 'spacy elmo pretrain', or their folders"
-    ),
-    output_path: Path = Opt(
-        Path("log.png"), "--output", "-o", help="Image: .png, .svg or .pdf"
-    ),
-    learn_rate: bool = Opt(False, "--learn-rate", "-r", help="The learning rate too"),
+    logs: Annotated[
+        List[Path],
+        Arg(help="One or more log.jsonl of 'spacy elmo pretrain', or their folders"),
+    ],
+    output_path: Annotated[
+        Path, Opt("--output", "-o", help="Image: .png, .svg or .pdf")
+    ] = Path("log.png"),
+    learn_rate: Annotated[
+        bool, Opt("--learn-rate", "-r", help="The learning rate too")
+    ] = False,
 ) -> None:
     """
     Plot the curves of pretraining: loss and held-out perplexity over tokens, of
     several runs in one picture.
     """
-    with plain_errors():
-        runs = {str(path): read_log(path) for path in logs}
-        plot_runs(runs, output_path, learn_rate=learn_rate)
+    runs = {str(path): read_log(path) for path in logs}
+    n_panels = 3 if learn_rate else 2
+    figure = new_figure(7, 2.6 * n_panels, layout="constrained")
+    panels = figure.subplots(n_panels, 1, sharex=True)
+    labels = ["loss in training (nats)", "held-out perplexity", "learning rate"]
+    for panel, label in zip(panels, labels):
+        panel.set_ylabel(label)
+    panels[1].set_yscale("log")
+    panels[-1].set_xlabel("million tokens")
+    for i, (name, records) in enumerate(runs.items()):
+        color = f"C{i}"
+        _draw(panels[0], records, "loss", name, color=color)
+        for key, style in zip(PERPLEXITIES, (":", "--", "-")):
+            label = f"{name}, {key}" if len(runs) > 1 else key
+            _draw(panels[1], records, key, label, color=color, linestyle=style)
+        for file in {name: None for r in records for name in r.get("files", {})}:
+            _draw(panels[1], records, file, file, linewidth=0.8, linestyle="-.")
+        if learn_rate:
+            _draw(panels[2], records, "learn_rate", name, color=color)
+    for panel in panels:
+        panel.grid(alpha=0.3)
+        if panel.lines:
+            panel.legend(fontsize="small")
+    save_figure(figure, output_path)
     msg.good(f"Saved the plot to {output_path}")
 
 
@@ -55,58 +79,12 @@ def read_log(path: Path) -> Records:
         if not known:
             problem = f"line {n} is no line of a log of 'spacy elmo pretrain'"
             raise unusable(file, problem)
-        records.append(record)
-    for record in records:  # curves of their own
-        for name, found in record.get("files", {}).items():
-            record[name] = found["average"]
+        # Held-out files have curves of their own.
+        files = record.get("files", {}).items()
+        records.append({**record, **{name: found["average"] for name, found in files}})
     if not any("loss" in r or "average" in r for r in records):
-        problem = "has no losses and no perplexities yet"
-        raise unusable(file, problem)
+        raise unusable(file, "has no losses and no perplexities yet")
     return records
-
-
-def plot_runs(
-    runs: Dict[str, Records], path: Path, *, learn_rate: bool = False
-) -> None:
-    """Draw the curves of runs.
-
-    runs (Dict[str, List[Dict[str, Any]]]): By name, what `read_log` returns.
-    path (Path): Where to write the image. The suffix says which format.
-    learn_rate (bool): Draw the learning rate below.
-    RAISES (CorpusError): Without matplotlib, or for an unknown format.
-    """
-    try:
-        # Not pyplot: no window, no state of its own.
-        from matplotlib.figure import Figure
-    except ImportError as e:
-        raise CorpusError(Errors.E061.format(reason=e)) from None
-    n_panels = 3 if learn_rate else 2
-    figure = Figure(figsize=(7, 2.6 * n_panels), layout="constrained")
-    panels = figure.subplots(n_panels, 1, sharex=True)
-    for i, (name, records) in enumerate(runs.items()):
-        color = f"C{i}"
-        _draw(panels[0], records, "loss", name, color=color)
-        for key, style in zip(PERPLEXITIES, (":", "--", "-")):
-            label = f"{name}, {key}" if len(runs) > 1 else key
-            _draw(panels[1], records, key, label, color=color, linestyle=style)
-        for file in {name: None for r in records for name in r.get("files", {})}:
-            _draw(panels[1], records, file, file, linewidth=0.8, linestyle="-.")
-        if learn_rate:
-            _draw(panels[2], records, "learn_rate", name, color=color)
-    panels[0].set_ylabel("loss in training (nats)")
-    panels[1].set_ylabel("held-out perplexity")
-    panels[1].set_yscale("log")
-    if learn_rate:
-        panels[2].set_ylabel("learning rate")
-    panels[-1].set_xlabel("million tokens")
-    for panel in panels:
-        panel.grid(alpha=0.3)
-        if panel.lines:
-            panel.legend(fontsize="small")
-    try:
-        figure.savefig(path, dpi=150)
-    except ValueError as e:  # matplotlib's for a format that it does not know
-        raise unusable(path, str(e)) from None
 
 
 def _draw(panel: Any, records: Records, key: str, label: str, **style: Any) -> None:
@@ -115,3 +93,20 @@ def _draw(panel: Any, records: Records, key: str, label: str, **style: Any) -> N
         # A single point, as of a run that has just begun, would be no line.
         marker = "o" if len(points) < 3 else None
         panel.plot(*zip(*points), label=label, marker=marker, **style)
+
+
+def new_figure(width: float, height: float, **options: Any) -> Any:
+    """RAISES (CorpusError): Without matplotlib."""
+    try:
+        # Not pyplot: no window, no state of its own.
+        from matplotlib.figure import Figure
+    except ImportError as e:
+        raise CorpusError(Errors.E061.format(reason=e)) from None
+    return Figure(figsize=(width, height), **options)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    try:
+        figure.savefig(path, bbox_inches="tight", dpi=150)
+    except ValueError as e:  # matplotlib's for a format that it does not know
+        raise unusable(path, str(e)) from None

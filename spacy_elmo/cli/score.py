@@ -1,19 +1,19 @@
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterator, List
 
 import srsly
 import typer
 from spacy.cli._util import Arg, Opt
 
-from ._app import app, plain_errors
+from ._app import app
 from ._inputs import (
     BATCH_CHARACTERS,
     DEFAULT_WEIGHTS,
-    LANG,
-    TOKENIZED,
-    VOCAB,
-    WEIGHTS,
+    FILES,
+    LangOpt,
+    TokenizedOpt,
+    VocabOpt,
+    WeightsOpt,
     batch_by_length,
     read_tokenization,
 )
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @app.command("score")
 def score_cli(
-    text: str = Arg(
-        ...,
-        help="Text, a sentence a line: a file, a directory or a glob (.txt, .jsonl or "
-        ".spacy, compressed or not), or '-' for standard input",
-    ),
-    weights: Optional[str] = WEIGHTS,
-    vocab_path: Optional[Path] = VOCAB,
-    lang: Optional[str] = LANG,
-    tokenized: Optional[bool] = TOKENIZED,
-    as_jsonl: bool = Opt(False, "--jsonl", "-j", help="Print JSON lines, not TSV"),
+    text: Annotated[
+        str, Arg(help=f"Text, a sentence a line: {FILES}, or '-' for standard input")
+    ],
+    weights: WeightsOpt = None,
+    vocab_path: VocabOpt = None,
+    lang: LangOpt = None,
+    tokenized: TokenizedOpt = None,
+    as_jsonl: Annotated[
+        bool, Opt("--jsonl", "-j", help="Print JSON lines, not TSV")
+    ] = False,
 ) -> None:
     """
     Print how likely sentences and their words are: a line for each line of the text.
@@ -44,51 +44,28 @@ def score_cli(
     in bits, given the words before and given the words after. unknown: the numbers,
     from 0, of the words outside the vocabulary, which count as <UNK>.
     """
-    with plain_errors():
-        for i, found in enumerate(
-            score(
-                text,
-                weights or DEFAULT_WEIGHTS,
-                vocab_path=vocab_path,
-                lang=lang,
-                tokenized=tokenized,
-            )
-        ):
-            if as_jsonl:
-                print(srsly.json_dumps(found))
-                continue
-            if i == 0:
-                print("\t".join(found))
-            cells = (x if isinstance(x, list) else [x] for x in found.values())
-            print("\t".join(" ".join(map(str, cell)) for cell in cells))
-
-
-def score(
-    text: str,
-    weights: str = DEFAULT_WEIGHTS,
-    *,
-    vocab_path: Optional[Path] = None,
-    lang: Optional[str] = None,
-    tokenized: Optional[bool] = None,
-) -> Iterator[Dict[str, Any]]:
-    """Score sentences, which are read as they are asked for. See `score_cli`.
-
-    YIELDS (Dict[str, Any]): What is known of a sentence, by the names of the columns.
-    RAISES (WeightsError): If the model cannot be read, or has no softmax.
-    RAISES (CorpusError): If the text or the vocabulary cannot be used.
-    """
     from ..pretraining.language_model import LanguageModel
     from ..pretraining.tokenizer import Tokenizer
     from ..weights import resolve
 
-    path = resolve(weights)
+    path = resolve(weights or DEFAULT_WEIGHTS)
     model = LanguageModel.from_path(path, vocab_path=vocab_path)
     tokenizer = Tokenizer(*read_tokenization(path, lang, tokenized))
+    is_first = True
+    # Printed as it comes: the text may be endless.
     for part in batch_by_length(_read(text), BATCH_CHARACTERS):
         sentences = [list(chain(*tokenizer([line]))) for line in part]
         surprisals = model.score(sentences, boundaries=True)
         for sentence, surprisal in zip(sentences, surprisals):
-            yield _describe(model, sentence, surprisal)
+            found = _describe(model, sentence, surprisal)
+            if as_jsonl:
+                print(srsly.json_dumps(found))
+                continue
+            if is_first:
+                print("\t".join(found))
+            is_first = False
+            cells = (x if isinstance(x, list) else [x] for x in found.values())
+            print("\t".join(" ".join(map(str, cell)) for cell in cells))
 
 
 def _read(text: str) -> Iterator[Any]:
@@ -104,6 +81,7 @@ def _read(text: str) -> Iterator[Any]:
 def _describe(
     model: "LanguageModel", sentence: List[str], surprisal: "Floats2d"
 ) -> Dict[str, Any]:
+    """What is known of a sentence, by the names of the columns."""
     forward, backward = surprisal.sum(axis=0).tolist()
     n_characters = sum(len(word) + 1 for word in sentence) + 1
     return {

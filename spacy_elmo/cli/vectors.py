@@ -1,114 +1,81 @@
 import gzip
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterable, List, Optional, Union
+from typing import Annotated, List, Optional
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors, unusable
-from ._app import app, plain_errors
-from ._inputs import LANG, TEXT, TOKENIZED, load_elmo, read_batches
-
-if TYPE_CHECKING:
-    from ..pipeline.static_vectors import StaticVectors
+from ._app import app
+from ._inputs import (
+    LAYERS,
+    LangOpt,
+    TextArg,
+    TokenizedOpt,
+    choose_layer,
+    load_elmo,
+    read_batches,
+)
 
 
 @app.command("vectors")
 def vectors_cli(
-    weights: str = Arg(..., help="Name or path of a biLM"),
-    text: str = TEXT,
-    output_path: Path = Arg(
-        ..., help="Output file, compressed if it ends in .gz", dir_okay=False
-    ),
-    layer: str = Opt(
-        "top",
-        "--layer",
-        "-L",
-        help="Layer to average: 'top', 'mean' of all, or its number (0 is the token "
-        "layer)",
-    ),
-    max_words: int = Opt(
-        20_000, "--max-words", "-n", min=1, help="Keep the most frequent words"
-    ),
-    min_count: int = Opt(
-        1, "--min-count", "-m", min=1, help="Keep words that occur so often"
-    ),
-    words_path: Optional[Path] = Opt(
-        None,
-        "--words",
-        help="File of words, one a line, that get a vector too: those that the text "
-        "lacks by their characters",
-        exists=True,
-        dir_okay=False,
-    ),
-    lang: Optional[str] = LANG,
-    tokenized: Optional[bool] = TOKENIZED,
+    weights: Annotated[str, Arg(help="Name or path of a biLM")],
+    text: TextArg,
+    output_path: Annotated[
+        Path, Arg(help="Output file, compressed if it ends in .gz", dir_okay=False)
+    ],
+    layer: Annotated[
+        str, Opt("--layer", "-L", help=f"Layer to average: {LAYERS}")
+    ] = "top",
+    max_words: Annotated[
+        int, Opt("--max-words", "-n", min=1, help="Keep the most frequent words")
+    ] = 20_000,
+    min_count: Annotated[
+        int, Opt("--min-count", "-m", min=1, help="Keep words that occur so often")
+    ] = 1,
+    words_path: Annotated[
+        Optional[Path],
+        Opt(
+            "--words",
+            help="File of words, one a line, that get a vector too: those that the "
+            "text lacks by their characters",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    lang: LangOpt = None,
+    tokenized: TokenizedOpt = None,
 ) -> None:
     """
     Write static word vectors: for each word of a text the mean of its contextual
     vectors there. A pipeline with them needs no biLM and not this package: python -m
     spacy init vectors LANG OUTPUT_PATH PIPELINE
     """
-    with plain_errors():
-        found = vectors(
-            weights,
-            text,
-            layer=int(layer) if layer.isdecimal() else layer,
-            max_words=max_words,
-            min_count=min_count,
-            words=() if words_path is None else _read_words(words_path),
-            lang=lang,
-            tokenized=tokenized,
-        )
-        write_vectors(output_path, found)
-    n_words, width = found.vectors.shape
-    msg.good(f"{output_path} has {n_words:,} vectors of width {width}")
-
-
-def vectors(
-    weights: str,
-    text: str,
-    *,
-    layer: Union[int, str] = "top",
-    max_words: int = 20_000,
-    min_count: int = 1,
-    words: Iterable[str] = (),
-    lang: Optional[str] = None,
-    tokenized: Optional[bool] = None,
-) -> "StaticVectors":
-    """Make static vectors, reading a text once. See `vectors_cli`.
-
-    RETURNS (StaticVectors): Words of the text by falling frequency, then others.
-    RAISES (CorpusError): If the text or a setting cannot be used.
-    RAISES (WeightsError): If the biLM cannot be read.
-    """
     from ..pipeline.static_vectors import add_words, average_contexts
-    from ..text import find_texts
-
-    files = find_texts(text)
-    nlp, elmo, tokenized = load_elmo(weights, None, lang, tokenized, layer)
-    segmenter = elmo.model.attrs["segmenter"]
-    batches = read_batches(nlp, files, segmenter, tokenized=tokenized)
-    known = average_contexts(
-        elmo, batches, layer=layer, max_words=max_words, min_count=min_count
-    )
-    if not known.words:
-        raise CorpusError(Errors.E050.format(path=text))
-    return add_words(elmo, known, words)
-
-
-def write_vectors(path: Path, vectors: "StaticVectors") -> None:
-    """Write word vectors in the text format of word2vec."""
     from ..storage import replacing
 
-    opener = gzip.open if path.suffix == ".gz" else open
-    with replacing(path) as temporary:
+    words = [] if words_path is None else _read_words(words_path)
+    nlp, elmo, tokenized = load_elmo(weights, None, lang, tokenized)
+    known, vectors = average_contexts(
+        elmo,
+        read_batches(nlp, elmo, text, tokenized=tokenized),
+        layer=choose_layer(elmo, layer),
+        max_words=max_words,
+        min_count=min_count,
+    )
+    if not known:
+        raise CorpusError(Errors.E050.format(path=text))
+    known, vectors = add_words(elmo, known, vectors, words)
+    opener = gzip.open if output_path.suffix == ".gz" else open
+    with replacing(output_path) as temporary:
+        # The text format of word2vec
         with opener(temporary, "wt", encoding="utf8") as file:
-            n_words, width = vectors.vectors.shape
-            file.write(f"{n_words} {width}\n")
-            for word, vector in zip(*vectors):
-                file.write(" ".join([word, *(f"{x:.5g}" for x in vector.tolist())]))
-                file.write("\n")
+            file.write("{} {}\n".format(*vectors.shape))
+            for word, vector in zip(known, vectors.tolist()):
+                file.write(" ".join([word, *(f"{x:.5g}" for x in vector)]) + "\n")
+    n_words, width = vectors.shape
+    msg.good(f"{output_path} has {n_words:,} vectors of width {width}")
 
 
 def _read_words(path: Path) -> List[str]:

@@ -1,7 +1,7 @@
 """The contexts that are nearest to that of a word (Peters et al. 2018, table 4)."""
 
-import heapq
 import re
+from heapq import nlargest
 from typing import Dict, Hashable, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from spacy.tokens import Doc, Span, Token
 from .component import ELMo
 from .vector_hooks import Layer, select_layer
 
-Floats = npt.NDArray[np.float32]
+Floats2d = npt.NDArray[np.float32]
 
 
 class Context(NamedTuple):
@@ -26,13 +26,7 @@ class Context(NamedTuple):
         return self.text[self.start : self.end]
 
 
-class Neighbors(NamedTuple):
-    """A word in its sentence, and the nearest others with their cosines, the nearest
-    first.
-    """
-
-    query: Context
-    contexts: List[Tuple[float, Context]]
+Scored = Tuple[float, Context]
 
 
 def find_neighbors(
@@ -43,7 +37,7 @@ def find_neighbors(
     layer: Layer = "top",
     n: int = 5,
     same_word: bool = False,
-) -> List[Neighbors]:
+) -> List[Tuple[Context, List[Scored]]]:
     """Search a corpus once for the words whose vectors are nearest to those of some
     words in context. A Doc is not needed after its batch, and of sentences that the
     corpus repeats, one counts; the query's own never does.
@@ -55,37 +49,28 @@ def find_neighbors(
     n (int): How many neighbors for each query.
     same_word (bool): Compare with the same word only, in upper or lower case, and not
         with any word.
-    RETURNS (List[Neighbors]): One for each query.
+    RETURNS (List[Tuple[Context, List[Tuple[float, Context]]]]): Each query, and its
+        neighbors with their cosines, the nearest first.
     """
     segmenter = elmo.model.attrs["segmenter"]
     rows = [next(_vectors(elmo, [token.doc], layer))[token.i] for token in queries]
     columns = np.stack(rows, axis=1)
     own = [_context(token, list(segmenter(token.doc))) for token in queries]
-    # The best so far, by their keys; `least` is what a score must be above.
-    best: List[Dict[Hashable, Tuple[float, Context]]] = [{} for _ in queries]
-    least = np.full(len(queries), -np.inf)
+    best: List[Dict[Hashable, Scored]] = [{} for _ in queries]
     for docs in batches:
         for doc, X in zip(docs, _vectors(elmo, docs, layer)):
-            scores = X @ columns
             spans = list(segmenter(doc))
-            places = np.argwhere(scores > least)
-            order = np.argsort(-scores[tuple(places.T)], kind="stable")
-            for i, q in places[order].tolist():
-                is_wanted = not same_word or doc[i].lower_ == queries[q].lower_
-                if not is_wanted or scores[i, q] <= least[q]:
-                    continue
-                context, key = _context(doc[i], spans)
-                if key == own[q][1] or key in best[q]:
-                    continue
-                best[q][key] = float(scores[i, q]), context
-                if len(best[q]) > n:
-                    del best[q][min(best[q], key=lambda k: best[q][k][0])]
-                if len(best[q]) == n:
-                    least[q] = min(score for score, _ in best[q].values())
-    return [
-        Neighbors(query, heapq.nlargest(n, found.values(), key=lambda x: x[0]))
-        for (query, _), found in zip(own, best)
-    ]
+            for q, scores in enumerate((X @ columns).T):
+                full = len(best[q]) == n
+                least = min(s for s, _ in best[q].values()) if full else -np.inf
+                for i in np.flatnonzero(scores > least).tolist():
+                    if same_word and doc[i].lower_ != queries[q].lower_:
+                        continue
+                    context, key = _context(doc[i], spans)
+                    if key != own[q][1]:
+                        best[q].setdefault(key, (float(scores[i]), context))
+                best[q] = dict(nlargest(n, best[q].items(), key=lambda x: x[1][0]))
+    return [(query, list(found.values())) for (query, _), found in zip(own, best)]
 
 
 def _context(token: Token, spans: List[Span]) -> Tuple[Context, Hashable]:
@@ -103,7 +88,7 @@ def _context(token: Token, spans: List[Span]) -> Tuple[Context, Hashable]:
     return Context(text, at, at + len(token)), key
 
 
-def _vectors(elmo: ELMo, docs: List[Doc], layer: Layer) -> Iterator[Floats]:
+def _vectors(elmo: ELMo, docs: List[Doc], layer: Layer) -> Iterator[Floats2d]:
     """Rows of length 1. Those of white space become NaN, which is above nothing."""
     for layers in elmo.predict(docs):
         X = select_layer(elmo.model.ops.to_numpy(layers), layer)

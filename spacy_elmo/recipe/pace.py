@@ -27,23 +27,21 @@ def measure_pace(config: Config, corpus: Path, folder: Path) -> float:
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    sample = folder / TEXT
     with (corpus / TEXT).open(encoding="utf8") as file:
         # Enough pieces for the rows; the last may be cut.
-        sample.write_text(file.read(SAMPLE_CHARACTERS), encoding="utf8")
+        (folder / TEXT).write_text(file.read(SAMPLE_CHARACTERS), encoding="utf8")
     training = config["training"]
-    tokens = N_STEPS * training["rows"] * training["unroll_steps"]
     overrides: Any = {
-        "paths.train": str(sample),
+        "paths.train": str(folder / TEXT),
         "paths.dev": None,
         "training.keep_best": False,
-        "training.max_tokens": tokens,
+        "training.max_tokens": N_STEPS * training["rows"] * training["unroll_steps"],
         "training.max_epochs": 1000.0,
         "training.log_steps": 1,
     }
     config.to_disk(folder / "config.cfg")
     pretrain(read_settings(folder / "config.cfg", overrides), folder, silent=True)
-    log = list(srsly.read_jsonl(folder / "log.jsonl"))
+    first, *_, last = list(srsly.read_jsonl(folder / "log.jsonl"))[WARM_UP:]
     shutil.rmtree(folder)
-    seconds = log[-1]["seconds"] - log[WARM_UP]["seconds"]
-    return float((log[-1]["tokens"] - log[WARM_UP]["tokens"]) / max(0.1, seconds))
+    seconds = last["seconds"] - first["seconds"]
+    return float((last["tokens"] - first["tokens"]) / max(0.1, seconds))

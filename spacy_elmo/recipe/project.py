@@ -57,14 +57,13 @@ def pretrain_config(
     survey (Survey): Of the text.
     RETURNS (Config): The config, without the length of the run: see `set_length`.
     """
+    fitting = [w for w in WINDOWS if survey.share_cut(w) < MAX_CUT]
     config = base.copy()
     config["paths"].update(train=f"corpus/{TEXT}", dev=f"corpus/{HELDOUT}")
     config["nlp"] = nlp
     config["corpus"]["tokenized"] = tokenized
+    config["model"]["char_cnn"]["max_characters_per_token"] = (*fitting, WINDOWS[-1])[0]
     config["training"]["precision"] = "auto"
-    fitting = [w for w in WINDOWS if survey.share_cut(w) < MAX_CUT]
-    window = fitting[0] if fitting else WINDOWS[-1]
-    config["model"]["char_cnn"]["max_characters_per_token"] = window
     # Each row reads documents of its own.
     while config["training"]["rows"] > max(1, survey.pieces // 2):
         config["training"]["rows"] //= 2
@@ -72,34 +71,32 @@ def pretrain_config(
 
 
 def set_length(config: Config, survey: Survey, pace: float, hours: float) -> float:
-    """Set what depends on the length of the run.
+    """Set what depends on the length of the run in a config of `pretrain_config`.
 
-    config (Config): Of `pretrain_config`.
-    survey (Survey): Of the text.
     pace (float): Tokens a second on this machine.
     hours (float): How long it may train.
     RETURNS (float): How often it will read the text.
     """
     training = config["training"]
-    tokens = int(TRAINING_SHARE * pace * hours * 3600)
-    epochs = tokens / (TOKENS_PER_WORD * survey.words)
-    if epochs > training["max_epochs"]:
-        epochs = training["max_epochs"]
-        tokens = int(epochs * TOKENS_PER_WORD * survey.words)
+    text_tokens = TOKENS_PER_WORD * survey.words
+    tokens = int(
+        min(TRAINING_SHARE * pace * hours * 3600, training["max_epochs"] * text_tokens)
+    )
+    epochs = tokens / text_tokens
     tokens_per_step = training["rows"] * training["unroll_steps"]
-    steps = max(1, tokens // tokens_per_step)
+    n_steps = max(1, tokens // tokens_per_step)
     entries = min(MAX_ENTRIES, max(MIN_ENTRIES, tokens // TOKENS_PER_ENTRY))
     config["vocabulary"]["max_size"] = entries
-    training["max_tokens"] = tokens
-    training["dropout"] = DROPOUT if epochs > MANY_EPOCHS else 0.0
-    # A mean of the last checkpoints and the best of them exclude each other.
-    training["keep_best"] = epochs > MANY_EPOCHS and not training.get("average_share")
-    training["eval_steps"] = max(1, steps // EVALUATIONS)
-    training["checkpoint_steps"] = max(
-        1, int(CHECKPOINT_SECONDS * pace / tokens_per_step)
+    training.update(
+        max_tokens=tokens,
+        dropout=DROPOUT if epochs > MANY_EPOCHS else 0.0,
+        # A mean of the last checkpoints and the best of them exclude each other.
+        keep_best=epochs > MANY_EPOCHS and not training.get("average_share"),
+        eval_steps=max(1, n_steps // EVALUATIONS),
+        checkpoint_steps=max(1, int(CHECKPOINT_SECONDS * pace / tokens_per_step)),
     )
     optimizer = training["optimizer"]
-    optimizer["warmup_steps"] = min(optimizer["warmup_steps"], steps // EVALUATIONS)
+    optimizer["warmup_steps"] = min(optimizer["warmup_steps"], n_steps // EVALUATIONS)
     return epochs
 
 
@@ -157,10 +154,10 @@ def write_project(
     """
     configs = output / "configs"
     configs.mkdir(parents=True, exist_ok=True)
-    config.to_disk(configs / "pretrain.cfg")
-    steps = ["pretrain", "package-bilm"]
     meta = {key: variables[key] for key in ("lang", "version", "license")}
     meta["sources"] = [variables["sources"]] if variables["sources"] else []
+    steps = ["pretrain", "package-bilm"]
+    config.to_disk(configs / "pretrain.cfg")
     srsly.write_json(configs / "bilm.json", {**meta, "name": variables["bilm"]})
     if pipeline is not None:
         steps += ["baseline", "elmo", "compare", "package"]
@@ -169,9 +166,7 @@ def write_project(
         name = variables["pipeline"].partition("_")[2]
         srsly.write_json(configs / "pipeline.json", {**meta, "name": name})
     project: Any = srsly.read_yaml(Path(__file__).parent / PROJECT)
-    project["vars"] = variables
-    project["workflows"]["all"] = steps
     commands = [c for c in project["commands"] if c["name"] in steps]
-    project["commands"] = commands
+    project.update(vars=variables, workflows={"all": steps}, commands=commands)
     with replacing(output / PROJECT) as temporary:
         srsly.write_yaml(temporary, project)

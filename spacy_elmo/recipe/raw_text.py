@@ -84,15 +84,15 @@ def _pieces(text: str) -> Iterator[Tuple[List[str], int]]:
         for document in read_documents(file, strict=True):
             piece: List[str] = []
             n_words = repeated = 0
-            for paragraph in _paragraphs(document):
-                words = len(paragraph.split())
+            for words in _paragraphs(document):
+                paragraph = " ".join(words)
                 key = blake2b(paragraph.encode("utf8"), digest_size=8).digest()
-                if words >= REPEATED_WORDS and key in seen:
+                if len(words) >= REPEATED_WORDS and key in seen:
                     repeated += 1
                     continue
                 seen.add(key)
                 piece.append(paragraph)
-                n_words += words
+                n_words += len(words)
                 if n_words >= PIECE_WORDS:
                     yield piece, repeated
                     piece, n_words, repeated = [], 0, 0
@@ -100,13 +100,12 @@ def _pieces(text: str) -> Iterator[Tuple[List[str], int]]:
                 yield piece, repeated
 
 
-def _paragraphs(document: Any) -> Iterator[str]:
-    """The paragraphs of what `read_documents` gives; a long one in parts."""
+def _paragraphs(document: Any) -> Iterator[List[str]]:
+    """The words of each paragraph of what `read_documents` gives; a long one in
+    parts.
+    """
     parts = document if isinstance(document, list) else document.text.splitlines()
     for part in parts:
         words = part.split() if isinstance(part, str) else part
-        if len(words) <= PIECE_WORDS:
-            yield part if isinstance(part, str) else " ".join(words)
-            continue
         for i in range(0, len(words), PIECE_WORDS):
-            yield " ".join(words[i : i + PIECE_WORDS])
+            yield words[i : i + PIECE_WORDS]

@@ -1,7 +1,7 @@
 """Annotated sentences -> .spacy files."""
 
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from spacy.cli.convert import CONVERTERS, autodetect_ner_format
 from spacy.language import Language
@@ -20,15 +20,6 @@ N_EXAMPLES = 3
 NO_TAG = ("-", "_")
 
 Docs = List[Doc]
-
-
-class Agreement(NamedTuple):
-    """share (float): Of the treebank's tokens, those that the tokenizer makes too.
-    examples (List[str]): Some that it does not, beside what it makes of them.
-    """
-
-    share: float
-    examples: List[str]
 
 
 def read_treebank(path: Path) -> Docs:
@@ -55,9 +46,8 @@ def read_treebank(path: Path) -> Docs:
                 token.tag_ = ""
         # Has spaCy's reader train on these tokens, and not on the tokenizer's.
         doc.has_unknown_spaces = True
-    if not docs or not components_for(docs):
-        problem = "has no tags, no heads and no entities"
-        raise unusable(path, problem)
+    if not components_for(docs):
+        raise unusable(path, "has no tags, no heads and no entities")
     return docs
 
 
@@ -68,8 +58,8 @@ def _read(path: Path) -> Iterable[Doc]:
     kind = "conllu" if path.suffix == ".conllu" else "conll"
     if path.suffix == ".iob" and autodetect_ner_format(data) == "iob":
         kind = "iob"
-    read = CONVERTERS[kind]
-    return read(data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)
+    options = {"n_sents": N_SENTS, "merge_subtokens": True, "no_print": True}
+    return CONVERTERS[kind](data, **options)
 
 
 def components_for(docs: Docs) -> List[str]:
@@ -85,8 +75,12 @@ def components_for(docs: Docs) -> List[str]:
     return [name for name, labels in found.items() if labels - {""}]
 
 
-def compare_tokens(docs: Docs, nlp: Language) -> Agreement:
-    """Compare the tokens of a treebank with what a tokenizer makes of its text."""
+def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
+    """Compare the tokens of a treebank with what a tokenizer makes of its text.
+
+    RETURNS (Tuple[float, List[str]]): Of the treebank's tokens, the share that the
+        tokenizer makes too; and some that it does not, beside what it makes of them.
+    """
     n = same = 0
     examples: List[str] = []
     for doc in docs:
@@ -102,7 +96,7 @@ def compare_tokens(docs: Docs, nlp: Language) -> Agreement:
                 examples.append(f"{token.text!r} is {others!r}")
         if n >= MAX_TOKENS:
             break
-    return Agreement(same / n, examples)
+    return same / n, examples
 
 
 def write_parts(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> None:

@@ -32,6 +32,7 @@ def config(tmp_path_factory):
     path = tmp_path_factory.mktemp("config") / "config.cfg"
     config = made_up.pretrain_config("corpus.txt")
     config["paths"]["train"] = None
+    config["training"].update(eval_steps=50, checkpoint_steps=50)
     Config(config).to_disk(path)
     return path
 

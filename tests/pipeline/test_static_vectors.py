@@ -1,11 +1,7 @@
 import numpy as np
 import pytest
 
-from spacy_elmo.pipeline.static_vectors import (
-    StaticVectors,
-    add_words,
-    average_contexts,
-)
+from spacy_elmo.pipeline.static_vectors import add_words, average_contexts
 
 TEXTS = ["She made a play .", "a play of a\n day", "They play a game ."]
 
@@ -30,18 +26,18 @@ def means(nlp, layer):
 @pytest.mark.parametrize("layer", ["top", 1, 0])
 def test_a_word_has_the_mean_of_its_contextual_vectors(nlp, batches, layer):
     wanted = means(nlp, -1 if layer == "top" else layer)
-    found = average_contexts(nlp.get_pipe("elmo"), batches, layer=layer)
-    assert found.words == list(wanted)
-    assert found.vectors.dtype == np.float32
-    np.testing.assert_allclose(found.vectors, list(wanted.values()), atol=1e-5)
+    words, vectors = average_contexts(nlp.get_pipe("elmo"), batches, layer=layer)
+    assert words == list(wanted)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, list(wanted.values()), atol=1e-5)
 
 
 def test_the_most_frequent_words_are_kept(nlp, batches):
     elmo = nlp.get_pipe("elmo")
-    found = average_contexts(elmo, batches, max_words=3)
-    assert found.words == ["a", "play", "."]
-    assert average_contexts(elmo, batches, min_count=3).words == ["a", "play"]
-    assert average_contexts(elmo, [], min_count=3).words == []
+    assert average_contexts(elmo, batches, max_words=3)[0] == ["a", "play", "."]
+    assert average_contexts(elmo, batches, min_count=3)[0] == ["a", "play"]
+    words, vectors = average_contexts(elmo, [])
+    assert words == [] and vectors.shape == (0, 12)
 
 
 def test_rare_words_are_forgotten_on_the_way(nlp):
@@ -50,11 +46,11 @@ def test_rare_words_are_forgotten_on_the_way(nlp):
     elmo = nlp.get_pipe("elmo")
     texts = [f"the word{i} of number{i} ." for i in range(100)]
     batches = [[nlp.make_doc(text)] for text in texts]
-    found = average_contexts(elmo, batches, max_words=3)
-    assert sorted(found.words) == [".", "of", "the"]
-    whole = average_contexts(elmo, batches, max_words=1000)
-    rows = [whole.words.index(word) for word in found.words]
-    np.testing.assert_allclose(found.vectors, whole.vectors[rows], atol=1e-6)
+    words, vectors = average_contexts(elmo, batches, max_words=3)
+    assert sorted(words) == [".", "of", "the"]
+    all_words, whole = average_contexts(elmo, batches, max_words=1000)
+    rows = [all_words.index(word) for word in words]
+    np.testing.assert_allclose(vectors, whole[rows], atol=1e-6)
 
 
 def test_words_that_the_text_lacks_are_predicted_from_the_token_layer(nlp):
@@ -67,9 +63,9 @@ def test_words_that_the_text_lacks_are_predicted_from_the_token_layer(nlp):
     # A made-up map from the token layer, which least squares must find again.
     W = rng.standard_normal((6, 12)).astype("f")
     vectors = doc._.elmo[:, 0, :6] @ W + 1
-    found = add_words(elmo, StaticVectors(words, vectors[:200]), new)
-    assert found.words == [*words, "number1", "number2"]
-    np.testing.assert_array_equal(found.vectors[:200], vectors[:200])
-    wanted, predicted = vectors[200:], found.vectors[200:]
+    all_words, found = add_words(elmo, words, vectors[:200], new)
+    assert all_words == [*words, "number1", "number2"]
+    np.testing.assert_array_equal(found[:200], vectors[:200])
+    wanted, predicted = vectors[200:], found[200:]
     error = np.linalg.norm(predicted - wanted) / np.linalg.norm(wanted)
     assert error < 0.1
