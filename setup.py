@@ -37,7 +37,7 @@ setup(
         "pydantic>=2",
         "requests",
         "tqdm",
-        "typer",
+        "typer>=0.19",
         "wasabi",
     ],
     extras_require={
