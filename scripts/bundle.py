@@ -18,7 +18,7 @@ from thinc.api import Config
 
 from spacy_elmo.about import __version__
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.cli.evaluate import evaluate_cli as evaluate
+from spacy_elmo.cli.evaluate import evaluate
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
 
 TASKS = {"tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1"}
@@ -44,6 +44,7 @@ def model(
     shutil.copy(trained / "vocab.txt", output)
     config = Config().from_disk(trained / "config.cfg")
     del config["paths"]  # they mean nothing elsewhere
+    held_out = {path.stem: evaluate(output, str(path)) for path in heldout}
     logs = [list(srsly.read_jsonl(run / "log.jsonl")) for run in [*earlier, trained]]
     ends = [[r for r in log if "loss" in r][-1] for log in logs]
     meta = {
@@ -51,7 +52,7 @@ def model(
         "license": "MIT",
         "parameters": bilm.n_parameters,
         "vocab_size": softmax.vocab_size,
-        "perplexity": {path.stem: evaluate(output, str(path)) for path in heldout},
+        "perplexity": {name: p.to_dict() for name, p in held_out.items()},
         "training": {
             "tokens": sum(r["tokens"] for r in ends),
             "steps": sum(r["step"] for r in ends),

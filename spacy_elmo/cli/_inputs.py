@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
-    Annotated,
     Any,
     Dict,
     Iterable,
@@ -34,50 +33,26 @@ BATCH_TOKENS = 4096
 BATCH_CHARACTERS = 16_384
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
-TextArg = Annotated[str, Arg(help=f"Text: {FILES}")]
-WeightsOpt = Annotated[
-    Optional[str],
-    Opt(
-        "--weights",
-        "-w",
-        help=f"Name or path of a biLM; '{DEFAULT_WEIGHTS}' by default",
-    ),
-]
-PipelineOpt = Annotated[
-    Optional[str],
-    Opt(
-        "--pipeline",
-        "-p",
-        help="Pipeline whose 'elmo' component and tokenizer are used instead",
-    ),
-]
-LangOpt = Annotated[
-    Optional[str],
-    Opt(
-        "--lang",
-        "-l",
-        help="Language whose tokenizer reads the text; by default that of config.cfg "
-        "beside the weights, else 'en'",
-    ),
-]
-TokenizedOpt = Annotated[
-    Optional[bool],
-    Opt(
-        "--tokenized/--raw",
-        help="Words stand between blanks; by default as in config.cfg beside the "
-        "weights",
-    ),
-]
-VocabOpt = Annotated[
-    Optional[Path],
-    Opt(
-        "--vocab",
-        "-v",
-        help="Words of the softmax; by default vocab.txt beside the weights",
-    ),
-]
-JsonOpt = Annotated[bool, Opt("--json", "-j", help="Print JSON")]
 LAYERS = "'top', 'mean' of all, or a number (0 is the token layer)"
+TEXT = Arg(..., help=f"Text: {FILES}")
+WEIGHTS = Opt(
+    None, "--weights", "-w", help="Name or path of a biLM; 'en_elmo_sm' by default"
+)
+PIPELINE = Opt(
+    None, "--pipeline", "-p", help="Pipeline with an 'elmo' component and tokenizer"
+)
+LANG = Opt(
+    None, "--lang", "-l", help="Language of the text; by default as in training, or en"
+)
+TOKENIZED = Opt(
+    None,
+    "--tokenized/--raw",
+    help="Words stand between blanks; default as in training",
+)
+VOCAB = Opt(
+    None, "--vocab", "-v", help="Words of the softmax; by default vocab.txt beside it"
+)
+JSON = Opt(False, "--json", "-j", help="Print JSON")
 
 
 def read_tokenization(

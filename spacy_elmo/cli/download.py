@@ -1,4 +1,4 @@
-from typing import Annotated, Optional
+from typing import Optional
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
@@ -8,17 +8,15 @@ from ._app import app
 
 @app.command("download")
 def download_cli(
-    name: Annotated[
-        Optional[str],
-        Arg(
-            help="Name of a published model, for instance allennlp/original; "
-            "without one, they are listed",
-        ),
-    ] = None,
-    force: Annotated[
-        bool, Opt("--force", "-f", help="Download it again though it is here")
-    ] = False,
-    silent: Annotated[bool, Opt("--silent", "-S", help="No progress bar")] = False,
+    name: Optional[str] = Arg(
+        None,
+        help="Name of a published model, for instance allennlp/original; "
+        "without one, they are listed",
+    ),
+    force: bool = Opt(
+        False, "--force", "-f", help="Download it again though it is here"
+    ),
+    silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """
     Download a published biLM into the cache folder (SPACY_ELMO_CACHE, by default

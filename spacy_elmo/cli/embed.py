@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Iterator, List, Literal, Optional
+from typing import TYPE_CHECKING, Any, Iterator, List, Literal, Optional
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
@@ -7,12 +7,12 @@ from wasabi import msg
 from ..errors import CorpusError, Errors
 from ._app import app
 from ._inputs import (
+    LANG,
     LAYERS,
-    LangOpt,
-    PipelineOpt,
-    TextArg,
-    TokenizedOpt,
-    WeightsOpt,
+    PIPELINE,
+    TEXT,
+    TOKENIZED,
+    WEIGHTS,
     choose_layer,
     find_mixes,
     load_elmo,
@@ -29,45 +29,38 @@ SUFFIXES = (".hdf5", ".h5")
 
 @app.command("embed")
 def embed_cli(
-    text: TextArg,
-    output_path: Annotated[
-        Path,
-        Arg(help="An .hdf5 file, or a directory that receives the parts as they are"),
-    ],
-    weights: WeightsOpt = None,
-    pipeline: PipelineOpt = None,
-    layers: Annotated[
-        str,
-        Opt(
-            "--layers",
-            "-L",
-            help=f"'all', {LAYERS}, or the trained 'mix' of a --component",
-        ),
-    ] = "all",
-    component: Annotated[
-        Optional[str],
-        Opt("--component", "-c", help="Component of the pipeline whose mix it is"),
-    ] = None,
-    dtype: Annotated[
-        Literal["float32", "float16"],
-        Opt("--dtype", "-d", help="Precision of the file"),
-    ] = "float32",
-    tokenized: TokenizedOpt = None,
-    lang: LangOpt = None,
-    n_process: Annotated[
-        int,
-        Opt(
-            "--n-process",
-            "-n",
-            min=-1,
-            help="Processes (-1 for all cores), or Ray's workers, of which each takes "
-            "whole files",
-        ),
-    ] = 1,
-    engine: Annotated[
-        Literal["local", "ray"], Opt("--engine", "-e", help="Ray stands for Ray Data")
-    ] = "local",
-    silent: Annotated[bool, Opt("--silent", "-S", help="No progress bar")] = False,
+    text: str = TEXT,
+    output_path: Path = Arg(
+        ..., help="An .hdf5 file, or a directory that receives the parts as they are"
+    ),
+    weights: Optional[str] = WEIGHTS,
+    pipeline: Optional[str] = PIPELINE,
+    layers: str = Opt(
+        "all",
+        "--layers",
+        "-L",
+        help=f"'all', {LAYERS}, or the trained 'mix' of a --component",
+    ),
+    component: Optional[str] = Opt(
+        None, "--component", "-c", help="Component of the pipeline whose mix it is"
+    ),
+    dtype: Literal["float32", "float16"] = Opt(
+        "float32", "--dtype", "-d", help="Precision of the file"
+    ),
+    tokenized: Optional[bool] = TOKENIZED,
+    lang: Optional[str] = LANG,
+    n_process: int = Opt(
+        1,
+        "--n-process",
+        "-n",
+        min=-1,
+        help="Processes (-1 for all cores), or Ray's workers, of which each takes "
+        "whole files",
+    ),
+    engine: Literal["local", "ray"] = Opt(
+        "local", "--engine", "-e", help="Ray stands for Ray Data"
+    ),
+    silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """
     Write the layers of each text (each line of a .txt) to HDF5, in the layout of

@@ -1,63 +1,44 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Dict, Literal, Optional
+from typing import TYPE_CHECKING, Literal, Optional, Union
 
 import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ._app import app
-from ._inputs import LangOpt, TextArg, TokenizedOpt, VocabOpt, read_tokenization
+from ._inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenization
+
+if TYPE_CHECKING:
+    from ..pretraining.evaluation import Perplexity
 
 
 @app.command("evaluate")
 def evaluate_cli(
-    weights: Annotated[
-        str, Arg(help="Name or path of a model that 'spacy elmo pretrain' wrote")
-    ],
-    text: TextArg,
-    vocab_path: VocabOpt = None,
-    state: Annotated[
-        Literal["zero", "carried"],
-        Opt(
-            "--state",
-            "-s",
-            help="LSTM state: 'zero' at each sentence, or 'carried' along a document",
-        ),
-    ] = "zero",
-    lang: LangOpt = None,
-    tokenized: TokenizedOpt = None,
-    output_path: Annotated[
-        Optional[Path],
-        Opt("--output", "-o", help="Output JSON file for the metrics", dir_okay=False),
-    ] = None,
-) -> Dict[str, Any]:
+    weights: str = Arg(
+        ..., help="Name or path of a model that 'spacy elmo pretrain' wrote"
+    ),
+    text: str = TEXT,
+    vocab_path: Optional[Path] = VOCAB,
+    state: Literal["zero", "carried"] = Opt(
+        "zero",
+        "--state",
+        "-s",
+        help="LSTM state: 'zero' at each sentence, or 'carried' along a document",
+    ),
+    lang: Optional[str] = LANG,
+    tokenized: Optional[bool] = TOKENIZED,
+    output_path: Optional[Path] = Opt(
+        None, "--output", "-o", help="Output JSON file for the metrics", dir_okay=False
+    ),
+) -> None:
     """
     Evaluate a pretrained biLM on held-out text: perplexity by the exact full
     softmax, forward, backward and average, and bits per character.
     """
-    from ..pretraining.corpus import Preparation, load_each
-    from ..pretraining.evaluation import evaluate, join
-    from ..pretraining.language_model import LanguageModel
-    from ..weights import resolve
-
-    path = resolve(weights)
-    model = LanguageModel.from_path(path, vocab_path=vocab_path)
-    nlp, settings = read_tokenization(path, lang, tokenized)
-    width = model.bilm.options.char_cnn.max_characters_per_token
-    with TemporaryDirectory() as cache:
-        files = load_each(
-            [text], Path(cache), Preparation(nlp, settings, width, model.words)
-        )
-        found = join(
-            {
-                name: evaluate(model.bilm, model.softmax, corpus, state=state)
-                for name, corpus in files.items()
-            }
-        )
-    metrics = {**found.to_dict(), "state": state}
+    found = evaluate(weights, text, vocab_path, state, lang, tokenized)
     if output_path is not None:
-        srsly.write_json(output_path, metrics)
+        srsly.write_json(output_path, {**found.to_dict(), "state": state})
     msg.table(
         {
             "Perplexity, forward": f"{found.forward:.2f}",
@@ -73,4 +54,36 @@ def evaluate_cli(
             },
         }
     )
-    return metrics
+
+
+def evaluate(
+    weights: Union[str, Path],
+    text: str,
+    vocab_path: Optional[Path] = None,
+    state: str = "zero",
+    lang: Optional[str] = None,
+    tokenized: Optional[bool] = None,
+) -> "Perplexity":
+    """See `evaluate_cli`.
+
+    RAISES (WeightsError): If the model cannot be read, or has no softmax.
+    RAISES (CorpusError): If the text or the vocabulary cannot be used.
+    """
+    from ..pretraining.corpus import Preparation, load_each
+    from ..pretraining.evaluation import evaluate, join
+    from ..pretraining.language_model import LanguageModel
+    from ..weights import resolve
+
+    path = resolve(weights)
+    model = LanguageModel.from_path(path, vocab_path=vocab_path)
+    nlp, settings = read_tokenization(path, lang, tokenized)
+    width = model.bilm.options.char_cnn.max_characters_per_token
+    preparation = Preparation(nlp, settings, width, model.words)
+    with TemporaryDirectory() as cache:
+        files = load_each([text], Path(cache), preparation).items()
+        return join(
+            {
+                name: evaluate(model.bilm, model.softmax, corpus, state=state)
+                for name, corpus in files
+            }
+        )

@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Union
+from typing import Any, Dict, List, Union
 
 import srsly
 from spacy.cli._util import Arg
@@ -7,15 +7,15 @@ from wasabi import msg
 
 from ..errors import Errors, MissingWeights, WeightsError
 from ._app import app
-from ._inputs import JsonOpt, read_meta
+from ._inputs import JSON, read_meta
 
 
 @app.command("info")
 def info_cli(
-    weights: Annotated[
-        str, Arg(help="Name or path of a biLM, or of a pipeline with an elmo component")
-    ],
-    as_json: JsonOpt = False,
+    weights: str = Arg(
+        ..., help="Name or path of a biLM, or of a pipeline with an elmo component"
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """
     Print what a biLM is: its geometry, its parameters, its digests and its license.

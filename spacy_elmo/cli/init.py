@@ -1,7 +1,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 import srsly
 import typer
@@ -23,78 +23,55 @@ LITTLE_WORDS = 500_000
 
 @app.command("init")
 def init_cli(
-    text: Annotated[str, Arg(help=f"Raw text: {FILES}")],
-    output_path: Annotated[
-        Path, Arg(help="Directory for the project", file_okay=False)
-    ],
-    lang: Annotated[str, Opt("--lang", "-l", help="Language code, as spaCy has it")],
-    treebank: Annotated[
-        List[Path],
-        Opt(
-            "--treebank",
-            "-t",
-            help="Annotated sentences to train on: .conllu, .iob, .conll or .spacy. "
-            "May be given more than once; without, the biLM is all that is made",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = [],  # noqa: B006
-    dev: Annotated[
-        List[Path],
-        Opt(
-            "--dev",
-            "-d",
-            help="Annotated sentences to measure on, one file for each --treebank; by "
-            "default a tenth of them",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = [],  # noqa: B006
-    hours: Annotated[
-        float, Opt("--hours", "-H", min=0.001, help="Time for pretraining")
-    ] = 1.0,
-    name: Annotated[
-        str, Opt("--name", "-n", help="Name of the pipeline's package")
-    ] = "pipeline",
-    version: Annotated[
-        str, Opt("--version", "-v", help="Version of the packages")
-    ] = "0.1.0",
-    license: Annotated[
-        Optional[str],
-        Opt("--license", "-L", help="License of the packages; asked for if not given"),
-    ] = None,
-    sources: Annotated[
-        Optional[str],
-        Opt("--sources", "-s", help="What the text is, for the model card; asked for"),
-    ] = None,
-    tokenizer: Annotated[
-        Optional[str],
-        Opt(
-            "--tokenizer",
-            help=f"Registered tokenizer, for instance {RULES}; by default the "
-            "language's",
-        ),
-    ] = None,
-    tokenized: Annotated[
-        bool,
-        Opt(
-            "--tokenized/--raw",
-            help="Lines of the text are sentences whose words stand between blanks",
-        ),
-    ] = False,
-    config_path: Annotated[
-        Optional[Path],
-        Opt(
-            "--config",
-            "-c",
-            help="Pretraining config to fill, by default configs/pretrain_small.cfg",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    run: Annotated[
-        bool, Opt("--run/--no-run", help="Run the project, or only write it")
-    ] = True,
+    text: str = Arg(..., help=f"Raw text: {FILES}"),
+    output_path: Path = Arg(..., help="Directory for the project", file_okay=False),
+    lang: str = Opt(..., "--lang", "-l", help="Language code, as spaCy has it"),
+    treebank: List[Path] = Opt(
+        [],
+        "--treebank",
+        "-t",
+        help="Annotated sentences to train on: .conllu, .iob, .conll or .spacy. "
+        "May be given more than once; without, the biLM is all that is made",
+        exists=True,
+        dir_okay=False,
+    ),
+    dev: List[Path] = Opt(
+        [],
+        "--dev",
+        "-d",
+        help="Annotated sentences to measure on, one file for each --treebank; by "
+        "default a tenth of them",
+        exists=True,
+        dir_okay=False,
+    ),
+    hours: float = Opt(1.0, "--hours", "-H", min=0.001, help="Time for pretraining"),
+    name: str = Opt("pipeline", "--name", "-n", help="Name of the pipeline's package"),
+    version: str = Opt("0.1.0", "--version", "-v", help="Version of the packages"),
+    license: Optional[str] = Opt(
+        None, "--license", "-L", help="License of the packages; asked for if not given"
+    ),
+    sources: Optional[str] = Opt(
+        None, "--sources", "-s", help="What the text is, for the model card; asked for"
+    ),
+    tokenizer: Optional[str] = Opt(
+        None,
+        "--tokenizer",
+        help=f"Registered tokenizer, for instance {RULES}; by default the language's",
+    ),
+    tokenized: bool = Opt(
+        False,
+        "--tokenized/--raw",
+        help="Lines of the text are sentences whose words stand between blanks",
+    ),
+    config_path: Optional[Path] = Opt(
+        None,
+        "--config",
+        "-c",
+        help="Pretraining config to fill, by default configs/pretrain_small.cfg",
+        exists=True,
+        dir_okay=False,
+    ),
+    run: bool = Opt(True, "--run/--no-run", help="Run the project, or only write it"),
 ) -> None:
     """
     From raw text and annotated sentences to a trained and packaged pipeline with an

@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 import srsly
 from spacy.cli._util import Arg, Opt
@@ -7,7 +7,7 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from ._inputs import JsonOpt, find_mixes
+from ._inputs import JSON, find_mixes
 from .plot import new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -16,17 +16,15 @@ if TYPE_CHECKING:
 
 @app.command("mix")
 def mix_cli(
-    pipeline: Annotated[str, Arg(help="Trained pipeline: name or path")],
-    as_json: JsonOpt = False,
-    plot_path: Annotated[
-        Optional[Path],
-        Opt(
-            "--plot",
-            "-p",
-            help="Draw a heat map to this file (.png, .svg, .pdf); needs matplotlib",
-            dir_okay=False,
-        ),
-    ] = None,
+    pipeline: str = Arg(..., help="Trained pipeline: name or path"),
+    as_json: bool = JSON,
+    plot_path: Optional[Path] = Opt(
+        None,
+        "--plot",
+        "-p",
+        help="Draw a heat map to this file (.png, .svg, .pdf); needs matplotlib",
+        dir_okay=False,
+    ),
 ) -> None:
     """
     Print how each component of a trained pipeline mixes the layers of its biLM: the

@@ -1,7 +1,7 @@
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 import srsly
 from spacy.cli._util import Arg, Opt
@@ -10,13 +10,13 @@ from wasabi import msg
 from ..errors import CorpusError, Errors
 from ._app import app
 from ._inputs import (
+    JSON,
+    LANG,
     LAYERS,
-    JsonOpt,
-    LangOpt,
-    PipelineOpt,
-    TextArg,
-    TokenizedOpt,
-    WeightsOpt,
+    PIPELINE,
+    TEXT,
+    TOKENIZED,
+    WEIGHTS,
     choose_layer,
     load_elmo,
     read_batches,
@@ -38,40 +38,33 @@ MARGIN = 20
 
 @app.command("neighbors")
 def neighbors_cli(
-    corpus: TextArg,
-    queries: Annotated[
-        List[str],
-        Arg(
-            metavar="QUERY...",
-            help="Sentence with one word in brackets: "
-            '"She made a fine [play] on the ball"',
-        ),
-    ],
-    layer: Annotated[str, Opt("--layer", help=f"Layer to compare: {LAYERS}")] = "top",
-    n: Annotated[int, Opt("--n", "-n", min=1, help="Number of neighbors")] = 5,
-    same_word: Annotated[
-        bool,
-        Opt(
-            "--same-word/--any-word",
-            help="Compare with the same word only (in upper or lower case), or with "
-            "any",
-        ),
-    ] = False,
-    limit: Annotated[
-        Optional[int],
-        Opt("--limit", min=1, help="Stop after about so many tokens of the corpus"),
-    ] = None,
-    weights: WeightsOpt = None,
-    pipeline: PipelineOpt = None,
-    lang: LangOpt = None,
-    tokenized: TokenizedOpt = None,
-    html_path: Annotated[
-        Optional[Path],
-        Opt(
-            "--html", help="Write a page with the contexts to this file", dir_okay=False
-        ),
-    ] = None,
-    as_json: JsonOpt = False,
+    corpus: str = TEXT,
+    queries: List[str] = Arg(
+        ...,
+        metavar="QUERY...",
+        help='Sentence with one word in brackets: "She made a fine [play] on the ball"',
+    ),
+    layer: str = Opt("top", "--layer", help=f"Layer to compare: {LAYERS}"),
+    n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbors"),
+    same_word: bool = Opt(
+        False,
+        "--same-word/--any-word",
+        help="Compare with the same word only (in upper or lower case), or with any",
+    ),
+    limit: Optional[int] = Opt(
+        None, "--limit", min=1, help="Stop after about so many tokens of the corpus"
+    ),
+    weights: Optional[str] = WEIGHTS,
+    pipeline: Optional[str] = PIPELINE,
+    lang: Optional[str] = LANG,
+    tokenized: Optional[bool] = TOKENIZED,
+    html_path: Optional[Path] = Opt(
+        None,
+        "--html",
+        help="Write a page with the contexts to this file",
+        dir_okay=False,
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """
     Search a corpus for the contexts that are nearest to that of a word, by the cosine

@@ -3,7 +3,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Dict, Optional
+from typing import Any, Dict, Optional
 
 import srsly
 import typer
@@ -55,43 +55,33 @@ packages = ["{name}"]
 
 @app.command("package")
 def package_cli(
-    input_path: Annotated[
-        Path,
-        Arg(
-            help="Directory of a biLM, as 'spacy elmo pretrain' writes it",
-            exists=True,
-            file_okay=False,
-        ),
-    ],
-    output_path: Annotated[Path, Arg(help="Output parent directory", file_okay=False)],
-    name: Annotated[
-        Optional[str], Opt("--name", "-n", help="Name of package and weights")
-    ] = None,
-    version: Annotated[Optional[str], Opt("--version", "-v", help="Version")] = None,
-    license: Annotated[
-        Optional[str],
-        Opt("--license", "-L", help="License; asked for if nothing says it"),
-    ] = None,
-    sources: Annotated[
-        Optional[str],
-        Opt("--sources", "-s", help="The text it was trained on, for the model card"),
-    ] = None,
-    meta_path: Annotated[
-        Optional[Path],
-        Opt(
-            "--meta-path",
-            "-m",
-            help="Path to meta.json; by default that of the directory, if there is one",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    build: Annotated[
-        str, Opt("--build", "-b", help="Comma-separated: sdist, wheel, or none")
-    ] = "wheel",
-    force: Annotated[
-        bool, Opt("--force", "-f", help="Overwrite an existing package")
-    ] = False,
+    input_path: Path = Arg(
+        ...,
+        help="Directory of a biLM, as 'spacy elmo pretrain' writes it",
+        exists=True,
+        file_okay=False,
+    ),
+    output_path: Path = Arg(..., help="Output parent directory", file_okay=False),
+    name: Optional[str] = Opt(None, "--name", "-n", help="Name of package and weights"),
+    version: Optional[str] = Opt(None, "--version", "-v", help="Version"),
+    license: Optional[str] = Opt(
+        None, "--license", "-L", help="License; asked for if nothing says it"
+    ),
+    sources: Optional[str] = Opt(
+        None, "--sources", "-s", help="The text it was trained on, for the model card"
+    ),
+    meta_path: Optional[Path] = Opt(
+        None,
+        "--meta-path",
+        "-m",
+        help="Path to meta.json; by default that of the directory, if there is one",
+        exists=True,
+        dir_okay=False,
+    ),
+    build: str = Opt(
+        "wheel", "--build", "-b", help="Comma-separated: sdist, wheel, or none"
+    ),
+    force: bool = Opt(False, "--force", "-f", help="Overwrite an existing package"),
 ) -> None:
     """
     Make an installable Python package of a biLM, with a model card. Where it is

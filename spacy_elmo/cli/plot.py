@@ -1,6 +1,6 @@
 import json
 from pathlib import Path
-from typing import Annotated, Any, Dict, List
+from typing import Any, Dict, List
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
@@ -15,16 +15,13 @@ Records = List[Dict[str, Any]]
 
 @app.command("plot")
 def plot_cli(
-    logs: Annotated[
-        List[Path],
-        Arg(help="One or more log.jsonl of 'spacy elmo pretrain', or their folders"),
-    ],
-    output_path: Annotated[
-        Path, Opt("--output", "-o", help="Image: .png, .svg or .pdf")
-    ] = Path("log.png"),
-    learn_rate: Annotated[
-        bool, Opt("--learn-rate", "-r", help="The learning rate too")
-    ] = False,
+    logs: List[Path] = Arg(
+        ..., help="One or more log.jsonl of 'spacy elmo pretrain', or their folders"
+    ),
+    output_path: Path = Opt(
+        Path("log.png"), "--output", "-o", help="Image: .png, .svg or .pdf"
+    ),
+    learn_rate: bool = Opt(False, "--learn-rate", "-r", help="The learning rate too"),
 ) -> None:
     """
     Plot the curves of pretraining: loss and held-out perplexity over tokens, of

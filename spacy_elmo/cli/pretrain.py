@@ -1,6 +1,6 @@
 import os
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Optional
 
 import typer
 from spacy.cli._util import Arg, Opt, import_code, parse_config_overrides
@@ -15,31 +15,26 @@ from ._app import app
 )
 def pretrain_cli(
     ctx: typer.Context,  # only for the additional arguments
-    config_path: Annotated[
-        Path, Arg(help="Path to config file", exists=True, dir_okay=False)
-    ],
-    output_path: Annotated[
-        Path,
-        Arg(help="Directory for the model, its log and checkpoints", file_okay=False),
-    ],
-    init_from: Annotated[
-        Optional[str],
-        Opt(
-            "--init-from",
-            "-i",
-            help="Trained model to start from, by name or path: adaptation to the text "
-            "of a domain",
-        ),
-    ] = None,
-    code_path: Annotated[
-        Optional[Path],
-        Opt(
-            "--code",
-            "-c",
-            help="Path to Python file with additional code (registered functions) to "
-            "be imported",
-        ),
-    ] = None,
+    config_path: Path = Arg(
+        ..., help="Path to config file", exists=True, dir_okay=False
+    ),
+    output_path: Path = Arg(
+        ..., help="Directory for the model, its log and checkpoints", file_okay=False
+    ),
+    init_from: Optional[str] = Opt(
+        None,
+        "--init-from",
+        "-i",
+        help="Trained model to start from, by name or path: adaptation to the text "
+        "of a domain",
+    ),
+    code_path: Optional[Path] = Opt(
+        None,
+        "--code",
+        "-c",
+        help="Path to Python file with additional code (registered functions) to "
+        "be imported",
+    ),
 ) -> None:
     """
     Pretrain the bidirectional language model of ELMo on raw text. To override

@@ -1,5 +1,6 @@
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Dict, Iterator, List
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
 
 import srsly
 import typer
@@ -10,10 +11,10 @@ from ._inputs import (
     BATCH_CHARACTERS,
     DEFAULT_WEIGHTS,
     FILES,
-    LangOpt,
-    TokenizedOpt,
-    VocabOpt,
-    WeightsOpt,
+    LANG,
+    TOKENIZED,
+    VOCAB,
+    WEIGHTS,
     batch_by_length,
     read_tokenization,
 )
@@ -24,16 +25,14 @@ if TYPE_CHECKING:
 
 @app.command("score")
 def score_cli(
-    text: Annotated[
-        str, Arg(help=f"Text, a sentence a line: {FILES}, or '-' for standard input")
-    ],
-    weights: WeightsOpt = None,
-    vocab_path: VocabOpt = None,
-    lang: LangOpt = None,
-    tokenized: TokenizedOpt = None,
-    as_jsonl: Annotated[
-        bool, Opt("--jsonl", "-j", help="Print JSON lines, not TSV")
-    ] = False,
+    text: str = Arg(
+        ..., help=f"Text, a sentence a line: {FILES}, or '-' for standard input"
+    ),
+    weights: Optional[str] = WEIGHTS,
+    vocab_path: Optional[Path] = VOCAB,
+    lang: Optional[str] = LANG,
+    tokenized: Optional[bool] = TOKENIZED,
+    as_jsonl: bool = Opt(False, "--jsonl", "-j", help="Print JSON lines, not TSV"),
 ) -> None:
     """
     Print how likely sentences and their words are: a line for each line of the text.

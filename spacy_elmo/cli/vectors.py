@@ -1,6 +1,6 @@
 import gzip
 from pathlib import Path
-from typing import Annotated, List, Optional
+from typing import List, Optional
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
@@ -8,10 +8,10 @@ from wasabi import msg
 from ..errors import CorpusError, Errors, unusable
 from ._app import app
 from ._inputs import (
+    LANG,
     LAYERS,
-    LangOpt,
-    TextArg,
-    TokenizedOpt,
+    TEXT,
+    TOKENIZED,
     choose_layer,
     load_elmo,
     read_batches,
@@ -20,32 +20,28 @@ from ._inputs import (
 
 @app.command("vectors")
 def vectors_cli(
-    weights: Annotated[str, Arg(help="Name or path of a biLM")],
-    text: TextArg,
-    output_path: Annotated[
-        Path, Arg(help="Output file, compressed if it ends in .gz", dir_okay=False)
-    ],
-    layer: Annotated[
-        str, Opt("--layer", "-L", help=f"Layer to average: {LAYERS}")
-    ] = "top",
-    max_words: Annotated[
-        int, Opt("--max-words", "-n", min=1, help="Keep the most frequent words")
-    ] = 20_000,
-    min_count: Annotated[
-        int, Opt("--min-count", "-m", min=1, help="Keep words that occur so often")
-    ] = 1,
-    words_path: Annotated[
-        Optional[Path],
-        Opt(
-            "--words",
-            help="File of words, one a line, that get a vector too: those that the "
-            "text lacks by their characters",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    lang: LangOpt = None,
-    tokenized: TokenizedOpt = None,
+    weights: str = Arg(..., help="Name or path of a biLM"),
+    text: str = TEXT,
+    output_path: Path = Arg(
+        ..., help="Output file, compressed if it ends in .gz", dir_okay=False
+    ),
+    layer: str = Opt("top", "--layer", "-L", help=f"Layer to average: {LAYERS}"),
+    max_words: int = Opt(
+        20_000, "--max-words", "-n", min=1, help="Keep the most frequent words"
+    ),
+    min_count: int = Opt(
+        1, "--min-count", "-m", min=1, help="Keep words that occur so often"
+    ),
+    words_path: Optional[Path] = Opt(
+        None,
+        "--words",
+        help="File of words, one a line, that get a vector too: those that the "
+        "text lacks by their characters",
+        exists=True,
+        dir_okay=False,
+    ),
+    lang: Optional[str] = LANG,
+    tokenized: Optional[bool] = TOKENIZED,
 ) -> None:
     """
     Write static word vectors: for each word of a text the mean of its contextual

@@ -31,8 +31,7 @@ class ELMo(TrainablePipe):
     model (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
     name (str): Name of the component: what listeners call their upstream.
     nlp (Language): The pipeline that this was made for.
-    vectors (int or str or Sequence[float]): What token.vector and its like are made
-        from: see spacy_elmo.set_vector_hooks. None leaves them to spaCy.
+    vectors (int or str or Sequence[float]): See the factory.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class ELMo(TrainablePipe):
         self.cfg: Dict[str, Any] = {}
         # Weak: the pipeline owns its components, not the other way around.
         self._nlp = WeakLink(nlp)
-        RetrainingFilter.names.add(name)
+        _names.add(name)
         replacement = ListenerReplacement()
         self.model.attrs["replace_listener_cfg"] = replacement.make_config
         self.model.attrs["replace_listener"] = replacement.finish
@@ -64,14 +63,14 @@ class ELMo(TrainablePipe):
         # Keeps the optimizer and the loss table out of it.
         return False
 
+    # What spaCy's ListenedToComponent asks for:
+
     @property
     def listeners(self) -> List[Model[Any, Any]]:
-        """All listeners to this component."""
         return [listener for found in self.listener_map.values() for listener in found]
 
     @property
     def listening_components(self) -> List[str]:
-        """Names of the components that listen to this one."""
         return list(self.listener_map)
 
     def add_listener(self, listener: Model[Any, Any], component_name: str) -> None:
@@ -111,17 +110,11 @@ class ELMo(TrainablePipe):
         return any(proc is self for _, proc in nlp.pipeline)
 
     def predict(self, docs: Iterable[Doc]) -> List[Floats3d]:
-        """Run the biLM. Docs are sorted into batches of sentences of like length.
-
-        docs (Iterable[Doc]): The documents.
-        RETURNS (List[Floats3d]): (n_tokens, L + 1, width) for each Doc.
-        """
+        """Run the biLM. RETURNS (List[Floats3d]): (n_tokens, L + 1, width) each."""
         return self.model.predict(list(docs))
 
     def set_annotations(self, docs: Sequence[Doc], layers: Sequence[Floats3d]) -> None:
-        """Set doc._.elmo, in the memory of the host, and if `vectors` is set, the hooks
-        that read vectors from it.
-        """
+        """Set doc._.elmo, in the memory of the host, and the hooks of `vectors`."""
         for doc, X in zip(docs, layers):
             # A sourced component comes with the vocab of another pipeline.
             self.vocab = doc.vocab
@@ -141,10 +134,7 @@ class ELMo(TrainablePipe):
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
         """Annotate the predicted Docs for the components that come after. Those Docs
-        are copies: the corpus stays clean.
-
-        examples (Iterable[Example]): A batch.
-        RETURNS (Dict[str, float]): `losses` as they were: nothing is learned here.
+        are copies: the corpus stays clean. `losses` stay as they were.
         """
         examples = list(examples)
         validate_examples(examples, "ELMo.update")
@@ -152,21 +142,13 @@ class ELMo(TrainablePipe):
         self.annotate([eg.predicted for eg in examples])
         return {} if losses is None else losses
 
-    def get_loss(self, examples: Any, scores: Any) -> Any:
-        """Nothing is learned here."""
-        return None
-
     def initialize(
         self,
         get_examples: Callable[[], Iterable[Example]],
         *,
         nlp: Optional[Language] = None,
     ) -> None:
-        """Read the weights and tell the listeners their dimensions.
-
-        get_examples (Callable[[], Iterable[Example]]): Not needed, but checked.
-        nlp (Language): The pipeline.
-        """
+        """Read the weights and tell the listeners their dimensions."""
         validate_get_examples(get_examples, "ELMo.initialize")
         if nlp is not None:
             self._nlp.connect(nlp)
@@ -178,12 +160,10 @@ class ELMo(TrainablePipe):
             set_dims(listener, self.model)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Serialize the component with its weights."""
         serialize = {"model": lambda: get_shim(self.model).to_bytes()}
         return util.to_bytes(serialize, exclude)
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "ELMo":
-        """Load the component from what `to_bytes` gave."""
         deserialize = {"model": lambda data: get_shim(self.model).from_bytes(data)}
         util.from_bytes(bytes_data, deserialize, exclude)
         self.model.initialize()
@@ -201,27 +181,26 @@ class ELMo(TrainablePipe):
     def from_disk(
         self, path: Union[str, Path], *, exclude: Iterable[str] = ()
     ) -> "ELMo":
-        """Load the weights that `to_disk` wrote."""
         if "model" not in exclude:
             get_shim(self.model).from_directory(util.ensure_path(path))
             self.model.initialize()
         return self
 
 
-class RetrainingFilter(logging.Filter):
-    """Drops spaCy's warnings that the listeners of a component are frozen and it is
-    not (W087), or the other way around (W086): an ELMo component is never trained.
+# Names of the components that are never trained.
+_names: Set[str] = set()
+
+
+def _is_wanted(record: logging.LogRecord) -> bool:
+    """Drop spaCy's warnings that the listeners of a component are frozen and it is
+    not (W087), or the other way around (W086).
     """
-
-    names: Set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        return not any(
-            f"[W087] Component '{name}'" in message
-            or ("[W086]" in message and f"the component '{name}'" in message)
-            for name in self.names
-        )
+    message = record.getMessage()
+    return not any(
+        f"[W087] Component '{name}'" in message
+        or ("[W086]" in message and f"the component '{name}'" in message)
+        for name in _names
+    )
 
 
-util.logger.addFilter(RetrainingFilter())
+util.logger.addFilter(_is_wanted)

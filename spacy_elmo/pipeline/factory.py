@@ -34,12 +34,8 @@ def make_elmo(
     layers in doc._.elmo, for listeners in other components and for scripts.
 
     model (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
-    vectors (int or str or List[float]): Let token.vector, span.similarity and their
-        like, of Docs, spans and tokens, be those of the layers: "top", "mean", the
-        number of a layer (0 is the token layer), or L + 1 weights s_j that sum to 1.
-        None leaves them to spaCy. It is done by user hooks, which spaCy does not
-        save with a Doc: behind nlp.pipe(n_process=2) and out of a DocBin, call
-        spacy_elmo.set_vector_hooks(doc, layer) on it.
+    vectors (int or str or List[float]): What token.vector, span.similarity and their
+        like are made from: see spacy_elmo.set_vector_hooks. None leaves them to spaCy.
     """
     from .component import ELMo
 

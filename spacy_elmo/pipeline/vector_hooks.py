@@ -23,23 +23,17 @@ def set_vector_hooks(doc: Doc, layer: Layer = "top") -> Doc:
     config says `vectors`. A Doc or Span has the average of its tokens, and white
     space has zeros.
 
-    spaCy does not save hooks with a Doc. They are lost wherever it travels as bytes:
-    in Doc.to_bytes (which warns, W109), in a DocBin and in nlp.pipe(n_process=2). The
-    layers are not, so that this function brings the hooks back:
-
-        for doc in nlp.pipe(texts, n_process=2):
-            set_vector_hooks(doc, "top")
-
-    Without its layers, which a doc_cleaner may have freed, a Doc has the vectors again
-    that spaCy gives it. After a retokenization there is an error, in Span.as_doc too:
-    retokenize before `elmo`.
+    spaCy does not save hooks with a Doc: they are lost in Doc.to_bytes (which warns,
+    W109), in a DocBin and in nlp.pipe(n_process=2). The layers are not, and this
+    function brings the hooks back. Without its layers, which a doc_cleaner may have
+    freed, a Doc has the vectors again that spaCy gives it.
 
     doc (Doc): A Doc that an elmo component has seen.
     layer (int or str or Sequence[float]): "top"; "mean" of all layers; the number of
         a layer from 0, the token layer, to L; or L + 1 weights s_j that sum to 1, as
         `spacy elmo mix` prints them.
     RETURNS (Doc): The same Doc.
-    RAISES (ValueError): If there are no such layers.
+    RAISES (ValueError): If there are no such layers, or if the Doc was retokenized.
     """
     layers = get_layers(doc)
     check_layer(layer, None if layers is None else layers.shape[1])
@@ -69,35 +63,32 @@ def check_layer(layer: Layer, n_layers: Optional[int] = None) -> None:
     if isinstance(layer, str):
         is_good = layer in ("top", "mean")
     elif isinstance(layer, int):
-        is_good = layer >= 0 and (n_layers is None or layer < n_layers)
+        is_good = 0 <= layer < (n_layers or layer + 1)
     else:
-        is_good = _is_mix(layer, n_layers)
+        s = np.asarray(layer, dtype=np.float32)
+        is_mix = s.ndim == 1 and (s >= 0).all() and np.isclose(s.sum(), 1, atol=1e-3)
+        is_good = bool(is_mix) and n_layers in (None, len(s))
     if not is_good:
         has = "" if n_layers is None else f" ({n_layers} layers)"
         raise ValueError(Errors.E124.format(layer=layer, has=has))
 
 
 def select_layer(layers: Floats, layer: Layer) -> Floats:
-    """One layer of many, or their mix.
-
-    layers (FloatsXd): Shape (..., L + 1, width).
-    layer (int or str or Sequence[float]): See `set_vector_hooks`.
-    RETURNS (FloatsXd): Shape (..., width).
-    """
-    if isinstance(layer, str):
-        if layer == "mean":
-            mean: Floats = layers.mean(axis=-2)
-            return mean
-        layer = -1
-    if isinstance(layer, int):
-        return layers[..., layer, :]
-    mixed: Floats = np.asarray(layer, dtype=np.float32) @ layers
-    return mixed
+    """One layer of many, or their mix: (..., L + 1, width) -> (..., width)."""
+    if layer == "mean":
+        selected: Floats = layers.mean(axis=-2)
+    elif isinstance(layer, str):
+        selected = layers[..., -1, :]
+    elif isinstance(layer, int):
+        selected = layers[..., layer, :]
+    else:
+        selected = np.asarray(layer, dtype=np.float32) @ layers
+    return selected
 
 
 def get_vector(part: Part, *, layer: Layer) -> Floats:
     """The vector of a Token, or the average of those of a Span or a Doc, (width,)."""
-    layers = _layers_of(part)
+    layers = part._.elmo
     if layers is None:
         return np.asarray(_without_hooks(part).vector)
     if not isinstance(part, Token):
@@ -113,7 +104,7 @@ def get_vector_norm(part: Part, *, layer: Layer) -> float:
 
 def has_vector(part: Part) -> bool:
     """Whether there is a word among the tokens."""
-    if _layers_of(part) is None:
+    if part._.elmo is None:
         return bool(_without_hooks(part).has_vector)
     tokens = [part] if isinstance(part, Token) else part
     return any(not token.is_space for token in tokens)
@@ -125,9 +116,12 @@ def get_similarity(part: Part, other: Any, *, layer: Layer) -> float:
 
     RAISES (ValueError): If the other has no vector, or one of another width.
     """
-    if _layers_of(part) is None:
+    if part._.elmo is None:
         return float(_without_hooks(part).similarity(other))
-    x, y = get_vector(part, layer=layer), _vector_of(other, layer)
+    x, y = get_vector(part, layer=layer), None
+    # By the same layer, whatever hooks the other has. A Lexeme has no context.
+    if isinstance(other, (Doc, Span, Token)):
+        y = get_vector(other, layer=layer)
     if y is None or x.shape != y.shape:
         found = "none" if y is None else f"one of width {len(y)}"
         types = {"type": type(part).__name__, "other": type(other).__name__}
@@ -136,46 +130,15 @@ def get_similarity(part: Part, other: Any, *, layer: Layer) -> float:
     return float(x @ y) / norms if norms else 0.0
 
 
-def _vector_of(other: Any, layer: Layer) -> Optional[Floats]:
-    """By the same layer if it has layers, whatever hooks it has. Without them it may
-    be a Span.as_doc, which has the vector of the span; a Lexeme has no context.
-    """
-    if not isinstance(other, (Doc, Span, Token)):
-        return None
-    if _layers_of(other) is None:
-        return np.asarray(other.vector)
-    return get_vector(other, layer=layer)
-
-
-def _layers_of(part: Any) -> Optional[Floats]:
-    layers: Optional[Floats] = (
-        part._.elmo if isinstance(part, (Doc, Span, Token)) else None
-    )
-    return layers
-
-
 def _without_hooks(part: Part) -> Part:
     """Remove our hooks from its Doc: the layers are gone."""
+    ours = (get_vector, get_vector_norm, has_vector, get_similarity)
     doc = part if isinstance(part, Doc) else part.doc
     for name in ("user_hooks", "user_token_hooks", "user_span_hooks"):
-        hooks = getattr(doc, name)
-        setattr(doc, name, {k: v for k, v in hooks.items() if not _is_ours(v)})
+        hooks = getattr(doc, name).items()
+        kept = {k: v for k, v in hooks if getattr(v, "func", v) not in ours}
+        setattr(doc, name, kept)
     if doc.tensor is None:
         # From a doc_cleaner, and spaCy asks it for its size.
         doc.tensor = np.zeros((0,), np.float32)
     return part
-
-
-def _is_ours(hook: Any) -> bool:
-    ours = (get_vector, get_vector_norm, has_vector, get_similarity)
-    return getattr(hook, "func", hook) in ours
-
-
-def _is_mix(layer: Any, n_layers: Optional[int]) -> bool:
-    try:
-        s = np.asarray(layer, dtype=np.float32)
-    except (TypeError, ValueError):
-        return False
-    if s.ndim != 1 or (n_layers is not None and len(s) != n_layers):
-        return False
-    return bool((s >= 0).all() and np.isclose(s.sum(), 1.0, atol=1e-3))

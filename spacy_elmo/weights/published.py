@@ -33,31 +33,25 @@ class Published(NamedTuple):
     urls: List[str]
 
 
-def _allennlp(about: str, folder: str, stem: str, suffix: str = "") -> Published:
-    base = f"{ALLENNLP}/{folder}/{stem}"
-    return Published(about, [f"{base}_options.json", f"{base}_weights{suffix}.hdf5"])
-
-
-_SMALL = "2x1024_128_2048cnn_1xhighway"
-_MEDIUM = "2x2048_256_2048cnn_1xhighway"
-_ORIGINAL = "2x4096_512_2048cnn_2xhighway"
-_PUBMED = "contributed/pubmed"
-
-MODELS: Dict[str, Published] = {
-    f"allennlp/{name}": _allennlp(*arguments)
-    for name, arguments in {
-        "small": ("English, 13.6M parameters", _SMALL, f"elmo_{_SMALL}"),
-        "medium": ("English, 28.0M parameters", _MEDIUM, f"elmo_{_MEDIUM}"),
-        "original": (
-            "English, 93.6M parameters: the paper's", _ORIGINAL, f"elmo_{_ORIGINAL}"
-        ),
-        "original-5.5B": (
-            "English, 93.6M parameters, 5.5 billion tokens",
-            f"{_ORIGINAL}_5.5B", f"elmo_{_ORIGINAL}_5.5B",
-        ),
-        "portuguese": ("Portuguese", "contributed/pt", "elmo_pt"),
-        "pubmed": ("English, PubMed", _PUBMED, f"elmo_{_ORIGINAL}", "_PubMed_only"),
-    }.items()
+SMALL = "2x1024_128_2048cnn_1xhighway"
+MEDIUM = "2x2048_256_2048cnn_1xhighway"
+ORIGINAL = "2x4096_512_2048cnn_2xhighway"
+BILLIONS = f"{ORIGINAL}_5.5B"
+MODELS = {
+    f"allennlp/{name}": Published(
+        about, [f"{ALLENNLP}/{stem}_options.json", f"{ALLENNLP}/{stem}_{weights}.hdf5"]
+    )
+    for name, about, stem, weights in (
+        ("small", "English, 13.6M parameters", f"{SMALL}/elmo_{SMALL}", "weights"),
+        ("medium", "English, 28.0M parameters", f"{MEDIUM}/elmo_{MEDIUM}", "weights"),
+        ("original", "English, 93.6M parameters: the paper's",
+         f"{ORIGINAL}/elmo_{ORIGINAL}", "weights"),
+        ("original-5.5B", "English, 93.6M parameters, 5.5 billion tokens",
+         f"{BILLIONS}/elmo_{BILLIONS}", "weights"),
+        ("portuguese", "Portuguese", "contributed/pt/elmo_pt", "weights"),
+        ("pubmed", "English, PubMed", f"contributed/pubmed/elmo_{ORIGINAL}",
+         "weights_PubMed_only"),
+    )
 }  # fmt: skip
 
 
@@ -112,10 +106,20 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
         raise  # MissingWeights is an OSError too
     except OSError as e:
         raise DownloadError(Errors.E105.format(path=folder, reason=e)) from None
-    problem = find_change(folder)
-    if problem is not None:
-        raise DownloadError(Errors.E106.format(path=target, problem=problem, name=name))
+    try:
+        digests = read_digests(folder)
+    except WeightsError as e:
+        raise _changed(name, target, str(e)) from None
+    for file, wanted in digests.items():
+        found = sha256(folder / file) if (folder / file).is_file() else "missing"
+        if found != wanted:
+            problem = f"the SHA-256 of {file} is {found}, not {wanted}"
+            raise _changed(name, target, problem)
     return target
+
+
+def _changed(name: str, path: Path, problem: str) -> DownloadError:
+    return DownloadError(Errors.E106.format(path=path, problem=problem, name=name))
 
 
 def _download(model: Published, folder: Path, silent: bool) -> None:
@@ -140,32 +144,30 @@ def _fetch(url: str, target: Path, silent: bool) -> None:
     import requests
     from tqdm import tqdm
 
+    def failed(problem: object) -> DownloadError:
+        return DownloadError(Errors.E101.format(url=url, problem=problem))
+
+    # Unpacked on the way, a file would have another length than announced.
+    headers = {"Accept-Encoding": "identity"}
     try:
-        # Unpacked on the way, a file would have another length than announced.
-        headers = {"Accept-Encoding": "identity"}
         with requests.get(
             url, stream=True, timeout=TIMEOUT, headers=headers
         ) as response:
             if response.status_code != 200:
-                problem = f"HTTP {response.status_code}"
-                raise DownloadError(Errors.E101.format(url=url, problem=problem))
-            with (
-                target.open("wb") as out,
-                tqdm(
-                    total=response.raw.length_remaining, desc=target.name, unit="B",
-                    unit_scale=True, disable=silent,
-                ) as bar,
-            ):  # fmt: skip
-                for chunk in response.iter_content(CHUNK_BYTES):
+                raise failed(f"HTTP {response.status_code}")
+            size = response.raw.length_remaining
+            chunks = response.iter_content(CHUNK_BYTES)
+            bar = tqdm(
+                total=size, desc=target.name, unit="B", unit_scale=True, disable=silent
+            )
+            with target.open("wb") as out, bar:
+                for chunk in chunks:
                     out.write(chunk)
                     bar.update(len(chunk))
                     if out.tell() > MAX_BYTES:
-                        problem = f"more than {MAX_BYTES:,} bytes"
-                        raise DownloadError(
-                            Errors.E101.format(url=url, problem=problem)
-                        )
+                        raise failed(f"more than {MAX_BYTES:,} bytes")
     except requests.exceptions.RequestException as e:
-        raise DownloadError(Errors.E101.format(url=url, problem=e)) from None
+        raise failed(e) from None
 
 
 def read_digests(model: Path) -> Dict[str, str]:
@@ -176,29 +178,11 @@ def read_digests(model: Path) -> Dict[str, str]:
     RAISES (WeightsError): If the record is damaged.
     """
     path = (model if model.is_dir() else model.parent) / RECORD
-    if not path.is_file():
-        return {}
     try:
-        return {str(k): str(v) for k, v in srsly.read_json(path)["sha256"].items()}
+        found = srsly.read_json(path)["sha256"] if path.is_file() else {}
+        return {str(k): str(v) for k, v in found.items()}
     except (ValueError, TypeError, KeyError, AttributeError) as e:
         raise WeightsError(Errors.E006.format(path=path, reason=e)) from None
-
-
-def find_change(folder: Path) -> Optional[str]:
-    """Compare the files of a downloaded model with the digests that were kept.
-
-    RETURNS (Optional[str]): What is different, or None.
-    """
-    try:
-        digests = read_digests(folder)
-    except WeightsError as e:
-        return str(e)
-    for name, wanted in digests.items():
-        file = folder / name
-        found = sha256(file) if file.is_file() else "missing"
-        if found != wanted:
-            return f"the SHA-256 of {name} is {found}, not {wanted}"
-    return None
 
 
 def _file_name(url: str) -> str:
