@@ -35,10 +35,8 @@ from spacy_elmo.bilm.characters import EOS
 from spacy_elmo.bilm.lstm_grad import compile_cells
 from spacy_elmo.pretraining.config import Settings, read_settings
 from spacy_elmo.pretraining.corpus import Corpus, load_corpora
-from spacy_elmo.pretraining.run import start_run
-from spacy_elmo.pretraining.sampling import draw_sample
-from spacy_elmo.pretraining.softmax import compile_softmax
-from spacy_elmo.pretraining.step import train_step
+from spacy_elmo.pretraining.run import start_run, train_step
+from spacy_elmo.pretraining.softmax import compile_softmax, draw_sample
 from spacy_elmo.pretraining.vocabulary import write_vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -135,16 +133,8 @@ def take_turns(
 
 def our_step(settings: Settings, corpus: Corpus) -> Callable[[], None]:
     run = start_run(settings, corpus)
-    state: Dict[str, Any] = {"states": None, "step": 0}
-
-    def step() -> None:
-        batch = run.rows.read()
-        done = train_step(
-            run, settings.training, batch, state["states"], state["step"], 10_000
-        )
-        state.update(states=done.states, step=state["step"] + 1)
-
-    return step
+    run.n_steps = 10_000
+    return lambda: train_step(run, run.rows.read())
 
 
 def start_simple_elmo(

@@ -101,9 +101,8 @@ class LSTMLayer(nn.Module):
             if index is not None:
                 x = x[index]
             y, h, c = lstm_train(
-                x, state.h, state.c, self.weight, self.bias, self.projection,
-                batch_sizes, keep, *clips,
-            )  # fmt: skip
+                x, state, self.kernel, self.projection, batch_sizes, keep, clips
+            )
             return y, LSTMState(h, c)
         assert keep is None, "contiguous rows are for training"
         h, c = state.h.clone(), state.c.clone()

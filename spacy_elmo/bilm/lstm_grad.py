@@ -11,48 +11,44 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .batching import packed_steps
+from .tuning import TRAINING_PADDING
 
 Cell = Callable[..., Any]
 Gates = Tuple[Tensor, ...]
 Pointwise = Callable[[Tensor], Tensor]
+Clips = Tuple[Optional[float], Optional[float]]
+# Batch sizes, `keep`, clips, and the dtype of the products.
+How = Tuple[Tuple[int, ...], Optional[Tensor], Clips, torch.dtype]
 
-PADDING = 64  # of a row of weights, in numbers
 aten = torch.ops.aten
 
 
 def lstm_train(
     x: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    weight: Tensor,
-    bias: Tensor,
+    state: Tuple[Tensor, Tensor],
+    kernel: Tensor,
     projection: Optional[Tensor],
     batch_sizes: Sequence[int],
     keep: Optional[Tensor] = None,
-    cell_clip: Optional[float] = None,
-    proj_clip: Optional[float] = None,
+    clips: Clips = (None, None),
 ) -> Tuple[Tensor, Tensor, Tensor]:
     """Run one LSTM layer so that it can be differentiated.
 
-    Shapes as in LSTMLayer. The products run in the dtype of torch's autocast for
-    the device if that is on, else in that of the weights. No gradient flows into
-    h0 and c0: backpropagation through time is truncated there.
+    Shapes as in LSTMLayer, `state` is h and c, `clips` are those of the cell and of the
+    projection. The products run in the dtype of torch's autocast for the device if that
+    is on, else in that of the weights. No gradient flows into the state:
+    backpropagation through time is truncated there.
 
     RETURNS (Tuple[Floats2d, Floats2d, Floats2d]): y (n_tokens, projection), and h
         and c after each row's last step, detached.
     """
     device = x.device.type
-    dtype = (
-        torch.get_autocast_dtype(device)
-        if torch.is_autocast_enabled(device)
-        else weight.dtype
-    )
+    is_on = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if is_on else kernel.dtype
     with torch.autocast(device, enabled=False):
         run: Callable[..., Tuple[Tensor, Tensor, Tensor]] = _LSTM.apply
-        return run(
-            x, h0, c0, weight, bias, projection, tuple(batch_sizes), keep,
-            cell_clip, proj_clip, dtype,
-        )  # fmt: skip
+        how = tuple(batch_sizes), keep, clips, dtype
+        return run(x, *state, kernel, projection, how)
 
 
 def cell_forward(
@@ -139,15 +135,14 @@ def compile_cells() -> None:
 class _LSTM(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, h0: Tensor, c0: Tensor, weight: Tensor, bias: Tensor,
-        projection: Optional[Tensor], batch_sizes: Tuple[int, ...],
-        keep: Optional[Tensor], cell_clip: Optional[float], proj_clip: Optional[float],
-        dtype: torch.dtype,
+        ctx: Any, x: Tensor, h0: Tensor, c0: Tensor, kernel: Tensor,
+        projection: Optional[Tensor], how: How,
     ) -> Tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        batch_sizes, keep, (cell_clip, proj_clip), dtype = how
         N, D, P, H = *x.shape, h0.shape[1], c0.shape[1]
         steps = packed_steps(batch_sizes)
         clip = float("inf") if cell_clip is None else cell_clip
-        w = _joined_weight(weight, bias, dtype)
+        w = _prepared(kernel[:, : 4 * H], dtype)
         w_proj = None if projection is None else projection.to(dtype)
         if keep is None:
             keep = x.new_ones(N, 1)
@@ -172,6 +167,7 @@ class _LSTM(torch.autograd.Function):
             y[lo:hi] = h[:n]
         ctx.save_for_backward(c0, w, w_proj, keep, xh, m, y, cells)
         ctx.gates, ctx.steps, ctx.clips = gates, steps, (clip, proj_clip)
+        ctx.shape = kernel.shape
         ctx.mark_non_differentiable(h, c)
         return y, h, c
 
@@ -205,22 +201,19 @@ class _LSTM(torch.autograd.Function):
             dx[lo:hi] = dxh[:, :D]
             torch.mul(dxh[:, D:], keep[lo:hi], out=d_h)
         # Transposed beforehand: faster in bfloat16.
-        d_w = (xh.t().contiguous() @ gates).float()
+        d_kernel = dy.new_zeros(ctx.shape)
+        d_kernel[:, : gates.shape[1]] = xh.t().contiguous() @ gates
         d_projection = None if w_proj is None else (m.t() @ d_proj).float()
-        nothing = (None,) * 5
-        return (dx, None, None, d_w[1:], d_w[0], d_projection, *nothing)
+        return dx, None, None, d_kernel, d_projection, None
 
 
-def _joined_weight(weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """[b; W] with the +1 of the forget gate, shape (1 + rows, 4 * dim). Rows begin
-    PADDING numbers further apart: at a power of two, the elements of a column fall
-    into the same few sets of a processor's cache, and the product takes twice as long.
-    """
-    n_rows, n = weight.shape
-    joined = weight.new_empty(1 + n_rows, n + PADDING, dtype=dtype)[:, :n]
-    joined[0], joined[1:] = bias, weight
-    joined[0, n // 4 : n // 2] += 1.0
-    return joined
+def _prepared(kernel: Tensor, dtype: torch.dtype) -> Tensor:
+    """[b; W] in a dtype, with the +1 of the forget gate and padding of the rows."""
+    n_rows, n = kernel.shape
+    w = kernel.new_empty(n_rows, n + TRAINING_PADDING, dtype=dtype)[:, :n]
+    w.copy_(kernel)
+    w[0, n // 4 : n // 2] += 1.0
+    return w
 
 
 def _previous(

@@ -38,6 +38,9 @@ LEAST_READINGS = 2
 # size, and the biLM over a treebank 1.2 times at the small one.
 ALIASED = 4096
 KERNEL_PADDING = 16
+# In training, all kernels are copied, and their rows lie so many numbers further apart,
+# for the same reason: at a power of two the products take twice as long.
+TRAINING_PADDING = 64
 
 # -- LSTM, bfloat16 --------------------------------------------------------------
 # Rows are rounded up to a multiple of this, for the reason that CHUNK_WORDS has.

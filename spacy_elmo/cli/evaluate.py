@@ -70,7 +70,7 @@ def evaluate(
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
     """
     from ..pretraining.corpus import Preparation, load_each
-    from ..pretraining.evaluation import evaluate, join
+    from ..pretraining.evaluation import evaluate_files
     from ..pretraining.language_model import LanguageModel
     from ..weights import resolve
 
@@ -80,10 +80,5 @@ def evaluate(
     width = model.bilm.options.char_cnn.max_characters_per_token
     preparation = Preparation(nlp, settings, width, model.words)
     with TemporaryDirectory() as cache:
-        files = load_each([text], Path(cache), preparation).items()
-        return join(
-            {
-                name: evaluate(model.bilm, model.softmax, corpus, state=state)
-                for name, corpus in files
-            }
-        )
+        files = load_each([text], Path(cache), preparation)
+        return evaluate_files(model.bilm, model.softmax, files, state=state)

@@ -31,162 +31,106 @@ class Section(BaseModel):
 
 
 class PathSettings(Section):
-    """[paths].
-
-    train, dev: Text: a file, a directory or a glob (see `text.find_texts`), or a list
-        of them. Perplexity is reported for each file of `dev`.
-    init_from: A trained model to start from: a registered name or a path.
-    """
+    """[paths]. Text is a file, a directory or a glob, or a list of them."""
 
     train: Paths
-    dev: Optional[Paths] = None
-    init_from: Optional[str] = None
+    dev: Optional[Paths] = None  # perplexity is reported for each of its files
+    init_from: Optional[str] = None  # name or path of a trained model to start from
 
 
 class CorpusSettings(Section):
-    """[corpus].
+    """[corpus]. Shares are of the documents."""
 
-    tokenized: Lines are sentences whose words stand between blanks.
-    max_length: Cut sentences after so many words.
-    ascii_quotes: Share of the documents in which typographic quotes become ASCII
-        ones, so that the model learns both.
-    lower_case: Share of the documents that are read in lower case.
-    no_punctuation: Share of the documents that are read without punctuation.
-    weights: How often a file is read in an epoch, by a pattern of its name; 1 for
-        files that no pattern matches. 0.3 reads another 30 % of its documents in each
-        epoch, 2 reads all of them twice.
-    n_process: Processes that tokenize.
-    """
-
-    tokenized: bool = False
-    max_length: Count = 256
-    ascii_quotes: Share = 0.0
+    tokenized: bool = False  # lines are sentences whose words stand between blanks
+    max_length: Count = 256  # sentences are cut after so many words
+    ascii_quotes: Share = 0.0  # read with ASCII quotes, so that both are learned
     lower_case: Share = 0.0
     no_punctuation: Share = 0.0
+    # How often a file is read in an epoch, by a pattern of its name; 1 for the others.
+    # 0.3 reads another 30 % of its documents in each epoch, 2 reads all of them twice.
     weights: Dict[str, NotNegative] = {}
     n_process: Count = 1
 
     def as_it_stands(self) -> "CorpusSettings":
         """Settings for held-out text, which is read once and unchanged."""
-        return CorpusSettings(
-            tokenized=self.tokenized,
-            max_length=self.max_length,
-            n_process=self.n_process,
-        )
+        kept = self.model_dump(include={"tokenized", "max_length", "n_process"})
+        return CorpusSettings(**kept)
 
 
 class VocabularySettings(Section):
-    """[vocabulary]: the words that the softmax predicts.
+    """[vocabulary]: the words that the softmax predicts."""
 
-    path: A vocabulary file to use; null makes one from the corpus.
-    max_size: The most frequent words, the three special ones included.
-    min_count: Rarer words become <UNK> as targets.
-    """
-
-    path: Optional[str] = None
-    max_size: Annotated[int, Field(ge=4)] = 100_000
-    min_count: Count = 2
+    path: Optional[str] = None  # a vocabulary file; null makes one from the corpus
+    max_size: Annotated[int, Field(ge=4)] = 100_000  # with the three special words
+    min_count: Count = 2  # rarer words become <UNK> as targets
 
 
 class OptimizerSettings(Section):
-    """[training.optimizer].
+    """[training.optimizer]."""
 
-    name: "adamw", or "adagrad" as in the paper.
-    warmup_steps: Linear warm-up to learn_rate.
-    decay: "cosine", "linear" (both to 0 at the last step) or "none".
-    decay_share: The last part of the run, over which the rate decays. Before that it
-        is constant, and the run can be prolonged.
-    initial_accumulator: Adagrad's; the reference starts from 1.
-    """
-
-    name: Literal["adamw", "adagrad"] = "adamw"
+    name: Literal["adamw", "adagrad"] = "adamw"  # the paper has Adagrad
     learn_rate: Positive = 0.002
-    warmup_steps: Annotated[int, Field(ge=0)] = 500
-    decay: Literal["cosine", "linear", "none"] = "cosine"
+    warmup_steps: Annotated[int, Field(ge=0)] = 500  # linear, to learn_rate
+    decay: Literal["cosine", "linear", "none"] = "cosine"  # to 0 at the last step
+    # The last part of the run, over which the rate decays. Before that it is constant,
+    # and the run can be prolonged.
     decay_share: Share = 1.0
     weight_decay: NotNegative = 0.01
     beta1: Share = 0.9
     beta2: Share = 0.99
-    initial_accumulator: NotNegative = 1.0
+    initial_accumulator: NotNegative = 1.0  # of Adagrad
 
 
 class SoftmaxSettings(Section):
-    """[training.softmax].
+    """[training.softmax]."""
 
-    kind: "sampled" (log-uniform negatives, as in the paper) or "full".
-    n_samples: Negatives a step, shared by the batch and by both directions.
-    sparse: Update only the words that were drawn or wanted, for large vocabularies.
-        Adagrad gives the same either way, and AdamW does not have it.
-    """
-
-    kind: Literal["sampled", "full"] = "sampled"
-    n_samples: Count = 8192
-    sparse: bool = False
+    kind: Literal["sampled", "full"] = "sampled"  # log-uniform, as in the paper
+    n_samples: Count = 8192  # negatives a step, shared by the batch and both directions
 
 
 class TrainingSettings(Section):
-    """[training].
-
-    rows, unroll_steps: A batch is `rows` contiguous streams of text, over all
-        processes, and a window of `unroll_steps` tokens of each, for each direction.
-    accumulate_gradient: Parts in which a process reads its rows, to need less memory.
-    state: "carried" along the rows as in the paper, or "zero": each sentence starts
-        from the zero state, as the plugin runs the model.
-    max_tokens: Length of the run in tokens of the corpus (each read forward and
-        backward); max_epochs: the same in passes. The lesser of the two counts.
-    average_share: The last part of the run: the weights that are written are the
-        mean of those at its checkpoints. The checkpoints keep those of the run.
-    dropout: Of the input of each LSTM layer and of the softmax.
-    grad_clip: Highest norm of all gradients together.
-    loss_scale: Factor on the gradients: the reference scales them by unroll_steps,
-        which the clip and Adagrad notice.
-    precision: "float32", "bfloat16" for the products, or "auto": bfloat16 where this
-        machine has fast products in it.
-    compile: Fuse the pointwise parts by torch.compile. "auto": where there is a C++
-        compiler and the run is long enough.
-    seed: Of the initial weights, the order of the documents, dropout and negatives.
-    eval_steps, log_steps, checkpoint_steps: How often, in steps.
-    checkpoint_minutes: A checkpoint at least this often.
-    keep_best: Write the weights of the evaluation with the lowest perplexity, not the
-        last ones.
-    patience: Stop after so many evaluations without a lower perplexity.
-    eval_tokens: Part of each held-out file for the curve; the last evaluation always
-        reads all of it.
-    logger: One of spaCy's loggers, beside log.jsonl: see `loggers`.
+    """[training]. A batch is `rows` contiguous streams of text, over all processes,
+    and a window of `unroll_steps` tokens of each, for each direction.
     """
 
     rows: Count = 128
     unroll_steps: Count = 32
-    accumulate_gradient: Count = 1
+    # "carried" along the rows as in the paper, or "zero": each sentence starts from
+    # the zero state, as the plugin runs the model.
     state: Literal["carried", "zero"] = "carried"
+    # Length of the run, the lesser of both: tokens of the corpus, each of which is read
+    # forward and backward, and passes.
     max_tokens: Optional[Count] = None
     max_epochs: Positive = 10.0
+    # The last part of the run: the weights that are written are the mean of those at
+    # its checkpoints.
     average_share: Share = 0.0
-    dropout: Share = 0.1
-    grad_clip: Positive = 1.0
+    dropout: Share = 0.1  # of the input of each LSTM layer and of the softmax
+    grad_clip: Positive = 1.0  # highest norm of all gradients together
+    # Factor on the gradients: the reference scales them by unroll_steps, which the clip
+    # and Adagrad notice.
     loss_scale: Positive = 1.0
+    # Of the products; "auto": bfloat16 where this machine is fast in it.
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    # Fuse the pointwise parts by torch.compile; "auto": where there is a C++ compiler
+    # and the run is long enough.
     compile: Literal[True, False, "auto"] = False
+    # Of the initial weights, the order of the documents, dropout and negatives.
     seed: Annotated[int, Field(ge=0)] = 0
     eval_steps: Count = 1000
+    # Of each held-out file, for the curve. The last evaluation reads all of it.
     eval_tokens: Annotated[int, Field(ge=0)] = 50_000
     log_steps: Count = 50
     checkpoint_steps: Count = 500
-    checkpoint_minutes: Positive = 10.0
-    keep_best: bool = False
-    patience: Optional[Count] = None
+    checkpoint_minutes: Positive = 10.0  # a checkpoint at least this often
+    keep_best: bool = False  # write the weights of the best evaluation, not the last
+    patience: Optional[Count] = None  # stop after so many evaluations without gain
     optimizer: OptimizerSettings = OptimizerSettings()
     softmax: SoftmaxSettings = SoftmaxSettings()
-    logger: Optional[Dict[str, Any]] = None
+    logger: Optional[Dict[str, Any]] = None  # one of spaCy's, beside log.jsonl
 
     @model_validator(mode="after")
     def _check(self) -> "TrainingSettings":
-        recipe = self.softmax.kind, self.optimizer.name
-        if self.softmax.sparse and recipe != ("sampled", "adagrad"):
-            raise ValueError(
-                "softmax.sparse needs softmax.kind = 'sampled' and optimizer.name = "
-                "'adagrad'"
-            )
         if self.average_share and self.keep_best:
             raise ValueError("average_share must be 0 where keep_best is true")
         return self
@@ -203,21 +147,16 @@ class Sections(Section):
     nlp: Dict[str, Any] = {"lang": "en"}
     corpus: CorpusSettings = CorpusSettings()
     vocabulary: VocabularySettings = VocabularySettings()
-    model: Dict[str, Any]
+    model: Dict[str, Any] = {}
     training: TrainingSettings = TrainingSettings()
 
 
 class Settings(Sections):
-    """A whole pretraining config.
+    """A whole pretraining config."""
 
-    config: As it was read, with its variables filled in.
-    options: [model].
-    code: The Python file that the config needs.
-    """
-
-    config: Dict[str, Any]
-    options: Options
-    code: Optional[Path] = None
+    config: Dict[str, Any]  # as it was read, with its variables filled in
+    options: Options  # [model]
+    code: Optional[Path] = None  # the Python file that the config needs
 
 
 def read_settings(
@@ -239,7 +178,7 @@ def read_settings(
     if not config.get("paths", {}).get("train"):
         problem = "is null: give the text by --paths.train"
         raise unusable("paths.train", problem)
-    found = check_section(Sections, {"model": {}, **config})
+    found = check_section(Sections, config)
     training = found.training
     if not found.paths.dev and (training.keep_best or training.patience):
         name = "keep_best" if training.keep_best else "patience"

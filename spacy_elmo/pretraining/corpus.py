@@ -5,11 +5,10 @@ import json
 import mmap
 import shutil
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import (
     Any,
-    BinaryIO,
     Dict,
     Iterable,
     Iterator,
@@ -42,7 +41,7 @@ from .vocabulary import (
 
 Ints = npt.NDArray[Any]
 
-VERSION = 2
+VERSION = 3
 # Tokens that are in memory at a time while the ids are rewritten, and words whose
 # characters are.
 CHUNK_TOKENS = 1 << 22
@@ -50,44 +49,28 @@ CHUNK_WORDS = 1 << 16
 
 
 class TextCounts(NamedTuple):
-    """What a text has. Words count as often as they are read in an epoch.
-
-    sentences (int): Sentences.
-    characters (int): Characters of the words and one blank after each.
-    words (float): Running words.
-    unknown (float): Those outside the vocabulary.
-    cut (float): Those longer than the characters that the encoder reads of a word.
-    """
+    """What a text has. Words count as often as they are read in an epoch."""
 
     sentences: int
-    characters: int
+    characters: int  # of the words, and one blank after each
     words: float
-    unknown: float
-    cut: float
+    unknown: float  # words outside the vocabulary
+    cut: float  # words longer than the encoder reads
 
 
 class Corpus(NamedTuple):
     """Word ids on disk. Sentences stand one behind the other, each closed by </S>;
     <S> is left out. Ids rank all words of the corpus: those below `vocab_size` are
     in the softmax's vocabulary, the others are its <UNK> but keep their characters.
-
-    tokens (Ints1d): Word ids, int32, memory-mapped.
-    starts (Ints1d): Where each document starts, and the end: (n_documents + 1,).
-    sources (Ints1d): The number of the file of each document, (n_documents,).
-    weights (List[float]): How often each file is read in an epoch.
-    words (List[str]): The word of each id.
-    characters (Ints2d): Character ids of each word, (n_words, max_characters).
-    vocab_size (int): Words that the softmax predicts.
-    counts (TextCounts): What the text has.
     """
 
-    tokens: Ints
-    starts: Ints
-    sources: Ints
-    weights: List[float]
-    words: List[str]
-    characters: Ints
-    vocab_size: int
+    tokens: Ints  # word ids, int32, memory-mapped
+    starts: Ints  # of the documents, and the end: (n_documents + 1,)
+    sources: Ints  # the number of the file of each document, (n_documents,)
+    weights: List[float]  # how often each file is read in an epoch
+    words: List[str]  # the word of each id
+    characters: Ints  # ids, (n_words, max_characters), memory-mapped
+    vocab_size: int  # words that the softmax predicts
     counts: TextCounts
 
     @property
@@ -96,8 +79,7 @@ class Corpus(NamedTuple):
 
     @property
     def tokens_per_epoch(self) -> float:
-        lengths = np.diff(self.starts)
-        return float(np.asarray(self.weights)[self.sources] @ lengths)
+        return float(np.asarray(self.weights)[self.sources] @ np.diff(self.starts))
 
     @property
     def documents_per_epoch(self) -> int:
@@ -136,23 +118,15 @@ class Corpus(NamedTuple):
 
 @dataclass(frozen=True)
 class Preparation:
-    """How text becomes a corpus.
+    """How text becomes a corpus."""
 
-    nlp (Dict[str, Any]): [nlp] of the config, which names the tokenizer.
-    settings (CorpusSettings): [corpus] of the config.
-    max_characters (int): The fixed width of a word in characters.
-    vocabulary (List[str]): A given vocabulary; None makes one from the text.
-    min_count, max_size (int): Of a vocabulary that is made from the text.
-    code (Path): Python file with registered functions that `nlp` names.
-    """
-
-    nlp: Dict[str, Any]
+    nlp: Dict[str, Any]  # [nlp] of the config, which names the tokenizer
     settings: CorpusSettings
-    max_characters: int
-    vocabulary: Optional[List[str]] = None
+    max_characters: int  # the fixed width of a word
+    vocabulary: Optional[List[str]] = None  # None makes one from the text
     min_count: int = 1
     max_size: int = 2**31
-    code: Optional[Path] = None
+    code: Optional[Path] = None  # Python file with functions that `nlp` names
 
 
 def load_corpora(
@@ -160,7 +134,6 @@ def load_corpora(
 ) -> Tuple[Corpus, Dict[str, Corpus]]:
     """The training text, and each held-out file by the same vocabulary.
 
-    settings (Settings): The config.
     output (Path): The caches are in its folder `corpus`.
     RETURNS (Tuple[Corpus, Dict[str, Corpus]]): Training text, and held-out text by
         the names of its files.
@@ -177,17 +150,13 @@ def load_corpora(
     )
     files = find_files(settings.paths.train)
     train = load_corpus(files, folder / "train", preparation, silent=silent)
-    preparation = Preparation(
-        settings.nlp,
-        settings.corpus.as_it_stands(),
-        preparation.max_characters,
-        train.words[: train.vocab_size],
-        code=settings.code,
+    preparation = replace(
+        preparation,
+        settings=settings.corpus.as_it_stands(),
+        vocabulary=train.words[: train.vocab_size],
     )
-    dev = load_each(
-        settings.paths.dev or [], folder / "dev", preparation, silent=silent
-    )
-    return train, dev
+    held_out = settings.paths.dev or []
+    return train, load_each(held_out, folder / "dev", preparation, silent=silent)
 
 
 def load_each(
@@ -198,7 +167,7 @@ def load_each(
     silent: bool = False,
 ) -> Dict[str, Corpus]:
     """Each file as a corpus of its own, by its name."""
-    files = find_files(paths) if paths else []
+    files = find_files(paths)
     names = [file.name for file in files]
     return {
         name if names.count(name) == 1 else str(file): load_corpus(
@@ -233,18 +202,31 @@ def load_corpus(
     """
     weights = weights_of(files, preparation.settings.weights)
     key = fingerprint(files, preparation)
-    if not _is_made(cache, key):
+    meta, width = cache / "meta.json", preparation.max_characters
+    if not meta.is_file() or json.loads(meta.read_text()).get("key") != key:
         making = cache.with_name(cache.name + ".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
         documents = _read(files, preparation, silent)
-        meta = _write_cache(documents, making, weights, preparation)
-        if meta is None:
+        made = _write_cache(documents, making, weights, preparation)
+        if not made["counts"]["sentences"]:
             raise CorpusError(Errors.E050.format(path=", ".join(map(str, files))))
-        (making / "meta.json").write_text(json.dumps({"key": key, **meta}))
+        (making / meta.name).write_text(json.dumps({"key": key, **made}))
         shutil.rmtree(cache, ignore_errors=True)
         making.rename(cache)
-    return _open_cache(cache)
+    made = json.loads(meta.read_text())
+    return Corpus(
+        tokens=np.memmap(cache / "tokens.bin", np.int32, "r"),
+        starts=np.load(cache / "starts.npy"),
+        sources=np.load(cache / "sources.npy"),
+        weights=weights,
+        words=(cache / "words.txt").read_bytes().decode("utf8").split("\n")[:-1],
+        characters=np.memmap(cache / "characters.bin", np.int16, "r").reshape(
+            -1, width
+        ),
+        vocab_size=made["vocab_size"],
+        counts=TextCounts(**made["counts"]),
+    )
 
 
 def weights_of(files: Sequence[Path], patterns: Dict[str, float]) -> List[float]:
@@ -277,25 +259,6 @@ def fingerprint(files: Sequence[Path], preparation: Preparation) -> str:
     return hashlib.sha256(key.encode("utf8")).hexdigest()
 
 
-def _is_made(cache: Path, key: str) -> bool:
-    meta = cache / "meta.json"
-    return meta.is_file() and json.loads(meta.read_text()).get("key") == key
-
-
-def _open_cache(cache: Path) -> Corpus:
-    meta = json.loads((cache / "meta.json").read_text())
-    return Corpus(
-        tokens=np.load(cache / "tokens.npy", mmap_mode="r"),
-        starts=np.load(cache / "starts.npy"),
-        sources=np.load(cache / "sources.npy"),
-        weights=meta["weights"],
-        words=(cache / "words.txt").read_bytes().decode("utf8").split("\n")[:-1],
-        characters=np.load(cache / "characters.npy", mmap_mode="r"),
-        vocab_size=meta["vocab_size"],
-        counts=TextCounts(**meta["counts"]),
-    )
-
-
 def _read(
     files: Sequence[Path], preparation: Preparation, silent: bool
 ) -> Iterator[Tuple[int, Sentences]]:
@@ -316,20 +279,16 @@ def _write_cache(
     folder: Path,
     weights: Sequence[float],
     preparation: Preparation,
-) -> Optional[Dict[str, Any]]:
+) -> Dict[str, Any]:
     """Write the files of a cache. Two passes: words get ids as they turn up, and then
     by rank.
 
-    RETURNS (Dict[str, Any]): What `_open_cache` needs beside them; None for no text.
+    RETURNS (Dict[str, Any]): What `load_corpus` needs beside them.
     """
-    ids, n_read, n_sentences, n_characters = _write_provisional(
-        documents, folder, weights
-    )
-    if not n_sentences:
-        return None
+    ids, n_read, counts = _write_provisional(documents, folder, weights)
     # Rounded: ten times 0.3 is no less than 3.
     frequency = {w: round(n_read[i], 6) for w, i in ids.items() if i != UNK_ID}
-    given = preparation.vocabulary
+    given, width = preparation.vocabulary, preparation.max_characters
     words = rank_words(frequency, given)
     limits = preparation.min_count, preparation.max_size
     size = vocabulary_size(words, frequency, *limits) if given is None else len(given)
@@ -337,81 +296,55 @@ def _write_cache(
     for r, word in enumerate(words):
         if r >= len(SPECIAL) and word in ids:
             rank[ids[word]] = r
-    _write_tokens(folder, rank)
-    _write_characters(folder / "characters.npy", words, preparation.max_characters)
+    # Read and written chunk by chunk: pages of memory maps count as this process's.
+    provisional = folder / "provisional.bin"
+    with provisional.open("rb") as before, (folder / "tokens.bin").open("wb") as out:
+        while len(chunk := np.fromfile(before, np.int32, CHUNK_TOKENS)):
+            rank[chunk].tofile(out)
+    provisional.unlink()
+    with (folder / "characters.bin").open("wb") as out:
+        for i in range(0, len(words), CHUNK_WORDS):
+            part = words_to_ids(words[i : i + CHUNK_WORDS], width)
+            part.astype(np.int16).tofile(out)
     (folder / "words.txt").write_bytes(("\n".join(words) + "\n").encode("utf8"))
-    longest = preparation.max_characters - 2  # without the marks of its ends
-    counts = TextCounts(
-        sentences=n_sentences,
-        characters=n_characters,
-        words=sum(n_read),
-        unknown=n_read[UNK_ID] + sum(frequency[w] for w in words[size:]),
-        cut=sum(
-            n for w, n in frequency.items() if len(w.encode("utf8", "ignore")) > longest
-        ),
-    )
-    return {"vocab_size": size, "weights": list(weights), "counts": counts._asdict()}
+    counts["words"] = sum(n_read)
+    counts["unknown"] = n_read[UNK_ID] + sum(frequency[w] for w in words[size:])
+    # Without the marks of its ends
+    cut = (w for w in frequency if len(w.encode("utf8", "ignore")) > width - 2)
+    counts["cut"] = sum(frequency[w] for w in cut)
+    return {"vocab_size": size, "counts": counts}
 
 
 def _write_provisional(
     documents: Iterable[Tuple[int, Sentences]], folder: Path, weights: Sequence[float]
-) -> Tuple[Dict[str, int], Sequence[float], int, int]:
+) -> Tuple[Dict[str, int], Sequence[float], Dict[str, float]]:
     """Write the ids of all words as they turn up, and where documents start.
 
-    RETURNS (Tuple[Dict[str, int], List[float], int, int]): The id of each word, how
-        often each id is read in an epoch, sentences, and characters.
+    RETURNS (Tuple[Dict[str, int], List[float], Dict[str, float]]): The id of each
+        word, how often each id is read in an epoch, and counts of the text.
     """
     # Literal special words of the text would break the structure: they are <UNK>.
     ids = {word: UNK_ID for word in SPECIAL}
-    n_read, starts, sources = (
-        array("d", [0.0] * len(SPECIAL)),
-        array("q", [0]),
-        array("i"),
-    )
-    n_characters = n_sentences = 0
+    n_read = array("d", [0.0] * len(SPECIAL))
+    starts, sources = array("q", [0]), array("i")
+    counts = {"sentences": 0.0, "characters": 0.0}
     with (folder / "provisional.bin").open("wb") as out:
         for source, sentences in documents:
-            stream, weight = array("i"), weights[source]
+            stream = array("i")
             for sentence in sentences:
                 for word in sentence:
                     i = ids.setdefault(word, len(n_read))
                     if i == len(n_read):
                         n_read.append(0.0)
-                    n_read[i] += weight
+                    n_read[i] += weights[source]
                     stream.append(i)
-                    n_characters += len(word) + 1
                 stream.append(EOS_ID)
-                n_sentences += 1
+                counts["characters"] += sum(map(len, sentence)) + len(sentence)
+            counts["sentences"] += len(sentences)
             if stream:
                 stream.tofile(out)
                 starts.append(starts[-1] + len(stream))
                 sources.append(source)
     np.save(folder / "starts.npy", np.asarray(starts, dtype=np.int64))
     np.save(folder / "sources.npy", np.asarray(sources, dtype=np.int32))
-    return ids, n_read, n_sentences, n_characters
-
-
-def _write_tokens(folder: Path, rank: Ints) -> None:
-    # Read and written chunk by chunk: pages of memory maps count as this process's.
-    provisional = folder / "provisional.bin"
-    n_tokens = provisional.stat().st_size // np.dtype(np.int32).itemsize
-    with provisional.open("rb") as before, (folder / "tokens.npy").open("wb") as out:
-        _write_header(out, np.int32, (n_tokens,))
-        while len(ids := np.fromfile(before, np.int32, CHUNK_TOKENS)):
-            rank[ids].tofile(out)
-    provisional.unlink()
-
-
-def _write_characters(path: Path, words: List[str], max_characters: int) -> None:
-    with path.open("wb") as out:
-        _write_header(out, np.int16, (len(words), max_characters))
-        for i in range(0, len(words), CHUNK_WORDS):
-            part = words_to_ids(words[i : i + CHUNK_WORDS], max_characters)
-            part.astype(np.int16).tofile(out)
-
-
-def _write_header(out: BinaryIO, dtype: npt.DTypeLike, shape: Tuple[int, ...]) -> None:
-    """The beginning of a .npy file of that dtype and shape."""
-    descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
-    header = {"descr": descr, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(out, header)
+    return ids, n_read, counts

@@ -5,7 +5,7 @@ import os
 import sys
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Iterator, List, NamedTuple
+from typing import Iterator, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -95,9 +95,3 @@ def leave_joined_processes() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
-
-
-def shares(n_rows: int, n_parts: int) -> List[slice]:
-    """Rows cut into parts of nearly one size, without empty ones."""
-    edges = [n_rows * i // n_parts for i in range(n_parts + 1)]
-    return [slice(a, b) for a, b in zip(edges, edges[1:]) if b > a]

@@ -1,30 +1,22 @@
 import math
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from spacy.training.batchers import minibatch_by_words
 
 from ..bilm import BiLM
-from ..bilm.batching import batch_sizes, packed_positions
-from ..bilm.lstm import LSTMState
 from .corpus import Corpus
 from .distributed import Processes
+from .language_model import log_likelihoods
 from .softmax import Softmax
 from .vocabulary import EOS_ID, UNK_ID
-from .windows import Directions, directions
 
 Ints = npt.NDArray[Any]
 
-# A window of a batch: at most so many time steps, and about so many tokens.
-MAX_STEPS = 512
-BATCH_TOKENS = 8192
-# Text is sorted by length, so that the rows of a batch end together; so many tokens
-# at a time.
+# Texts are read by length; so many tokens of them are sorted at a time.
 SORTED_TOKENS = 1 << 18
-# Distinct words that go through the token encoder at a time.
-BATCH_WORDS = 4096
 
 
 class Perplexity(NamedTuple):
@@ -53,9 +45,14 @@ class Perplexity(NamedTuple):
         return found
 
 
-def join(files: Dict[str, Perplexity]) -> Perplexity:
-    """The perplexity of several files as one text."""
-    parts = list(files.values())
+def evaluate_files(
+    bilm: BiLM, softmax: Softmax, files: Dict[str, Corpus], **how: Any
+) -> Perplexity:
+    """Held-out perplexity of several files, and of them as one text. Arguments as for
+    `evaluate`.
+    """
+    found = {name: evaluate(bilm, softmax, text, **how) for name, text in files.items()}
+    parts = list(found.values())
     if len(parts) == 1:
         return parts[0]
     n_tokens = sum(p.n_tokens for p in parts)
@@ -67,11 +64,10 @@ def join(files: Dict[str, Perplexity]) -> Perplexity:
     return Perplexity(
         forward, backward, (forward + backward) / 2,
         sum(p.bits_per_character * p.n_characters for p in parts) / n_characters,
-        n_tokens, sum(p.n_unknown for p in parts), n_characters, files,
+        n_tokens, sum(p.n_unknown for p in parts), n_characters, found,
     )  # fmt: skip
 
 
-@torch.no_grad()
 def evaluate(
     bilm: BiLM,
     softmax: Softmax,
@@ -96,16 +92,18 @@ def evaluate(
     processes = processes or Processes()
     # Log likelihood of both directions, tokens, unknown words.
     totals = torch.zeros(4, dtype=torch.float64)
-    for texts in _batches(_texts(corpus, state, max_tokens, processes)):
-        both = [directions(text) for text in texts]
-        for text in texts:
-            totals[2] += len(text)
-            totals[3] += int((corpus.in_vocabulary(text) == UNK_ID).sum())
-        for d in range(2):
-            totals[d] += _log_likelihood(bilm, softmax, corpus, both, d)
-    found = processes.sum(totals.to(processes.device)).cpu().numpy()
-    n_tokens, n_unknown = int(found[2]), int(found[3])
-    nats = -found[:2] / n_tokens
+    texts = _texts(corpus, state, max_tokens, processes)
+    # Sorted by length within so many tokens.
+    for part in minibatch_by_words(texts, SORTED_TOKENS):
+        for found in log_likelihoods(
+            bilm, softmax, part, corpus.characters.__getitem__
+        ):
+            totals[:2] += torch.from_numpy(found.sum(axis=1))
+        totals[2] += sum(map(len, part))
+        totals[3] += sum((corpus.in_vocabulary(text) == UNK_ID).sum() for text in part)
+    sums = processes.sum(totals.to(processes.device)).cpu().numpy()
+    n_tokens, n_unknown = int(sums[2]), int(sums[3])
+    nats = -sums[:2] / n_tokens
     forward, backward = np.exp(nats).tolist()
     counts = corpus.counts
     per_token = (counts.characters + counts.sentences) / len(corpus.tokens)
@@ -128,71 +126,3 @@ def _texts(
             yield document
         else:
             yield from np.split(document, np.flatnonzero(document == EOS_ID)[:-1] + 1)
-
-
-def _batches(texts: Iterator[Ints]) -> Iterator[List[Ints]]:
-    """Each text once, in batches by falling length."""
-    sorting: List[Ints] = []
-    size = 0
-    for text in texts:
-        sorting.append(text)
-        size += len(text)
-        if size >= SORTED_TOKENS:
-            yield from _cut(sorting)
-            sorting, size = [], 0
-    yield from _cut(sorting)
-
-
-def _cut(texts: List[Ints]) -> Iterator[List[Ints]]:
-    batch: List[Ints] = []
-    size = 0
-    for text in sorted(texts, key=len, reverse=True):
-        n = min(len(text), MAX_STEPS)
-        if batch and size + n > BATCH_TOKENS:
-            yield batch
-            batch, size = [], 0
-        batch.append(text)
-        size += n
-    if batch:
-        yield batch
-
-
-def _log_likelihood(
-    bilm: BiLM, softmax: Softmax, corpus: Corpus, texts: List[Directions], d: int
-) -> float:
-    """The log likelihood of texts of falling length in one direction, in nats. Long
-    texts go window by window, with the state carried: memory is bounded.
-    """
-    total = 0.0
-    state: Optional[List[LSTMState]] = None
-    for start in range(0, texts[0].inputs.shape[1], MAX_STEPS):
-        window = slice(start, start + MAX_STEPS)
-        inputs = [t.inputs[d, window] for t in texts if t.inputs.shape[1] > start]
-        targets = [t.targets[d, window] for t in texts if t.inputs.shape[1] > start]
-        lengths = [len(row) for row in inputs]
-        # The rows that go on are the first ones.
-        n = len(lengths)
-        if state is not None:
-            state = [LSTMState(layer.h[:n], layer.c[:n]) for layer in state]
-        x = _token_vectors(bilm, corpus, _pack(inputs, lengths))
-        layers, state = bilm.run_direction(d, x, batch_sizes(lengths), state)
-        wanted = corpus.in_vocabulary(_pack(targets, lengths))
-        ids = torch.from_numpy(wanted).to(x.device)
-        total += softmax.log_likelihood(layers[-1], ids).double().sum().item()
-    return total
-
-
-def _pack(rows: List[Ints], lengths: List[int]) -> Ints:
-    packed = np.empty(sum(lengths), dtype=np.int64)
-    for row, where in zip(rows, packed_positions(lengths)):
-        packed[where] = row
-    return packed
-
-
-def _token_vectors(bilm: BiLM, corpus: Corpus, words: Ints) -> Tensor:
-    distinct, where = np.unique(words, return_inverse=True)
-    device = bilm.encoder.char_embed.device
-    characters = torch.from_numpy(corpus.characters[distinct]).to(device)
-    parts = torch.split(characters, BATCH_WORDS)
-    table = torch.cat([bilm.encoder(part) for part in parts])
-    return table[torch.from_numpy(where.reshape(-1)).to(device)]

@@ -1,10 +1,10 @@
 """The weights that a run starts from: drawn, or those of a trained model."""
 
 import math
-from dataclasses import asdict
 from typing import Any, List, Sequence
 
 import torch
+from spacy.util import dict_to_dot
 from torch import Tensor, nn
 
 from ..bilm import BiLM, Options
@@ -69,8 +69,7 @@ def load_start(
     from the row of <UNK>, as which the model has read them, and share its mass. A
     model without a softmax, such as the official ones, leaves the softmax as it is.
 
-    bilm (BiLM): Changed in place.
-    softmax (Softmax): Changed in place.
+    bilm, softmax: Changed in place.
     words (Sequence[str]): The words of the softmax, in its order.
     name_or_path (str): The model: a registered name or a path.
     RAISES (MissingWeights): If there is none.
@@ -84,31 +83,25 @@ def load_start(
     if different:
         raise TrainingError(Errors.E060.format(path=path, what=", ".join(different)))
     bilm.load_state_dict(found.state_dict())
-    if trained is not None:
-        _copy_rows(trained, softmax, words)
-
-
-def _copy_rows(trained: LanguageModel, new: Softmax, words: Sequence[str]) -> None:
+    if trained is None:
+        return
     known = {word: i for i, word in enumerate(trained.words)}
     rows = torch.tensor([known.get(word, UNK_ID) for word in words])
+    shared = rows == UNK_ID
     with torch.no_grad():
-        new.weight.copy_(trained.softmax.weight[rows])
-        new.bias.copy_(trained.softmax.bias[rows])
-        # <UNK> and the new words share its mass: together they are as likely as it
-        # was alone.
-        shared = rows == UNK_ID
-        new.bias[shared] -= shared.sum().log()
+        softmax.weight.copy_(trained.softmax.weight[rows])
+        softmax.bias.copy_(trained.softmax.bias[rows])
+        # Together they are as likely as <UNK> was alone.
+        softmax.bias[shared] -= shared.sum().log()
 
 
 def _differences(found: Options, wanted: Options) -> List[str]:
     """Settings of the geometry that differ, with both values."""
+    theirs, ours = dict_to_dot(found.to_dict()), dict_to_dot(wanted.to_dict())
+    # 261 and 262 are the same table of characters (see Options).
+    names = (name for name in ours if name != "char_cnn.n_characters")
     return [
-        f"{section}.{name} is {ours[name]}, there {theirs[name]}"
-        for section, theirs, ours in (
-            ("char_cnn", asdict(found.char_cnn), asdict(wanted.char_cnn)),
-            ("lstm", asdict(found.lstm), asdict(wanted.lstm)),
-        )
-        for name in theirs
-        # 261 and 262 are the same table of characters (see Options).
-        if name != "n_characters" and theirs[name] != ours[name]
+        f"{name} is {ours[name]}, there {theirs[name]}"
+        for name in names
+        if theirs[name] != ours[name]
     ]

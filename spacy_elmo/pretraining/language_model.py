@@ -3,9 +3,18 @@ a group of its own, which readers of that layout ignore.
 """
 
 import math
-from itertools import chain
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -14,23 +23,29 @@ from torch import Tensor
 
 from ..bilm import BiLM
 from ..bilm.batching import batch_sizes, packed_positions
-from ..bilm.characters import BOS, EOS
+from ..bilm.characters import BOS, EOS, words_to_ids
 from ..bilm.files import find_files
 from ..bilm.hdf5 import open_hdf5, read_dataset
+from ..bilm.lstm import LSTMState
 from ..bilm.official_format import write_bilm
+from ..bilm.tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
 from ..errors import Errors, WeightsError, unusable
 from ..weights import resolve
 from .softmax import Softmax
-from .vocabulary import BOS_ID, EOS_ID, SPECIAL, UNK, UNK_ID, read_vocabulary
+from .vocabulary import EOS_ID, SPECIAL, UNK, UNK_ID, read_vocabulary
+from .windows import directions
 
 Floats2d = npt.NDArray[np.float64]
 Ints1d = npt.NDArray[np.int64]
+Ints2d = npt.NDArray[Any]
+# The character ids of words.
+Characters = Callable[[Ints1d], Ints2d]
 
 WEIGHT = "softmax/W"
 BIAS = "softmax/b"
 VOCABULARY = "vocab.txt"
-# Words of a batch of sentences that are scored.
-BATCH_TOKENS = 8192
+# Time steps of a long text that are in memory at a time.
+MAX_STEPS = 512
 
 
 def write_model(
@@ -139,7 +154,6 @@ class LanguageModel:
         """Whether a word is outside the vocabulary and counts as `<UNK>`."""
         return word in SPECIAL or word not in self._ids
 
-    @torch.no_grad()
     def score(
         self, sentences: Sequence[Sequence[str]], *, boundaries: bool = False
     ) -> List[Floats2d]:
@@ -155,16 +169,22 @@ class LanguageModel:
             with boundaries. Column 0: given the words before. Column 1: given the
             words after.
         """
-        found = [np.zeros((len(sentence) + 2, 2)) for sentence in sentences]
-        for direction, h, targets, places in self._read(sentences):
-            nats = self.softmax.log_likelihood(h, targets).double().cpu().numpy()
-            for row, place in places.items():
-                bits = -nats[place] / math.log(2)
-                if direction == 0:
-                    found[row][1:, 0] = bits
-                else:
-                    found[row][:-1, 1] = bits[::-1]
-        return found if boundaries else [surprisal[1:-1] for surprisal in found]
+        _check_words(sentences)
+        others: Dict[str, int] = {}
+        texts = [self._number(sentence, others) for sentence in sentences]
+        width = self.bilm.options.char_cnn.max_characters_per_token
+
+        def characters(ids: Ints1d) -> Ints2d:
+            return words_to_ids([words[i] for i in ids], width)
+
+        words = [*self.words, *others]
+        found = []
+        for nats in log_likelihoods(self.bilm, self.softmax, texts, characters):
+            bits = np.zeros((nats.shape[1] + 1, 2))
+            bits[1:, 0] = -nats[0] / math.log(2)
+            bits[:-1, 1] = -nats[1, ::-1] / math.log(2)
+            found.append(bits if boundaries else bits[1:-1])
+        return found
 
     @torch.no_grad()
     def substitutes(
@@ -186,62 +206,112 @@ class LanguageModel:
             vocabulary without the special words.
         RAISES (IndexError): If the sentence has no such position.
         """
+        _check_words([sentence])
         i = range(len(sentence))[i]
         ranks = torch.arange(len(self.words), device=self.softmax.bias.device)
         joint = -torch.log(torch.log1p(1 / (ranks + 1.0)))
-        for direction, h, _, places in self._read([sentence]):
-            step = i if direction == 0 else len(sentence) - 1 - i
-            logits = self.softmax.weight @ h[places[0][step]] + self.softmax.bias
+        # Special words of a text are no boundaries.
+        words = [UNK if word in SPECIAL else word for word in sentence]
+        before, after = [BOS, *words[:i]], [EOS, *words[:i:-1]]
+        for d, read in enumerate((before, after)):
+            x = self.bilm.encode_words(read)
+            layers, _ = self.bilm.run_direction(d, x, [1] * len(read))
+            logits = self.softmax.weight @ layers[-1][-1] + self.softmax.bias
             joint += logits.log_softmax(0)
         joint[: len(SPECIAL)] = -torch.inf
         scores, ids = joint.log_softmax(0).topk(min(n, len(ranks) - len(SPECIAL)))
         return [(self.words[k], p) for k, p in zip(ids.tolist(), scores.tolist())]
 
-    def _read(
-        self, sentences: Sequence[Sequence[str]]
-    ) -> Iterator[Tuple[int, Tensor, Tensor, Dict[int, Ints1d]]]:
-        """Run each direction over batches of sentences.
-
-        YIELDS (Tuple[int, Floats2d, Ints1d, Dict[int, Ints1d]]): The direction, the
-            outputs of its top layer, the words that they predict (the sentence and the
-            boundary after it, in the order of reading), and where those of each
-            sentence stand.
+    def _number(self, sentence: Sequence[str], others: Dict[str, int]) -> Ints1d:
+        """The ids of a sentence and its end. Words outside the vocabulary are
+        numbered in `others`, from its size on.
         """
-        for batch in _by_length(sentences):
-            # A "<S>" of the text is no boundary.
-            words = [
-                [UNK if word in SPECIAL else word for word in sentences[row]]
-                for row in batch
-            ]
-            index = {BOS: BOS_ID, EOS: EOS_ID}
-            for word in chain(*words):
-                index.setdefault(word, len(index))
-            table = self.bilm.encode_words(list(index))
-            lengths = [len(sentence) + 1 for sentence in words]
-            places = packed_positions(lengths)
-            for direction, (first, last) in enumerate([(BOS, EOS), (EOS, BOS)]):
-                inputs, targets = np.empty((2, sum(lengths)), dtype=np.int64)
-                for sentence, place in zip(words, places):
-                    read = [first, *sentence[:: 1 - 2 * direction], last]
-                    inputs[place] = [index[word] for word in read[:-1]]
-                    targets[place] = [self._ids.get(word, UNK_ID) for word in read[1:]]
-                x = table[torch.from_numpy(inputs).to(table.device)]
-                layers, _ = self.bilm.run_direction(direction, x, batch_sizes(lengths))
-                ids = torch.from_numpy(targets).to(table.device)
-                yield direction, layers[-1], ids, dict(zip(batch, places))
+        first = len(self.words)
+        ids = [
+            UNK_ID if word in SPECIAL  # no boundary
+            else self._ids[word] if word in self._ids
+            else others.setdefault(word, first + len(others))
+            for word in sentence
+        ]  # fmt: skip
+        return np.array([*ids, EOS_ID])
 
 
-def _by_length(sentences: Sequence[Sequence[str]]) -> Iterator[List[int]]:
-    """Batches of sentences by falling length."""
+def _check_words(sentences: Sequence[Sequence[str]]) -> None:
+    for i, sentence in enumerate(sentences):
+        if isinstance(sentence, str):
+            raise ValueError(Errors.E022.format(i=i, type="string"))
+
+
+@torch.no_grad()
+def log_likelihoods(
+    bilm: BiLM, softmax: Softmax, texts: Sequence[Ints1d], characters: Characters
+) -> List[Floats2d]:
+    """The log likelihood of each token by the exact full softmax, in nats. Each text
+    starts from the zero state. Texts of like length are read together; long ones go
+    window by window, with the state carried, so that memory is bounded.
+
+    texts (Sequence[Ints1d]): Ids of words, each sentence closed by `</S>`. Those
+        beyond the softmax are its `<UNK>`.
+    characters (Callable[[Ints1d], Ints2d]): The character ids of words.
+    RETURNS (List[Floats2d]): For each text (2, n_tokens), in the order in which each
+        direction reads them.
+    """
+    found = [np.empty((2, len(text))) for text in texts]
+    for batch in _batches([len(text) for text in texts]):
+        both = [directions(texts[row]) for row in batch]
+        for d in range(2):
+            state: Optional[List[LSTMState]] = None
+            for start in range(0, len(texts[batch[0]]), MAX_STEPS):
+                window = slice(start, start + MAX_STEPS)
+                # The rows that go on are the first ones.
+                inputs, targets = (
+                    [ids[d, window] for ids in side if ids.shape[1] > start]
+                    for side in zip(*both)
+                )
+                lengths = [len(part) for part in inputs]
+                where = np.concatenate(packed_positions(lengths))
+                read, predicted = np.empty((2, len(where)), dtype=np.int64)
+                read[where] = np.concatenate(inputs)
+                predicted[where] = np.concatenate(targets)
+                h, state = _read(bilm, d, read, lengths, state, characters)
+                known = np.where(predicted < softmax.vocab_size, predicted, UNK_ID)
+                targets_on = torch.from_numpy(known).to(h.device)
+                nats = softmax.log_likelihood(h, targets_on)
+                parts = np.split(nats.cpu().numpy()[where], np.cumsum(lengths)[:-1])
+                for row, part in zip(batch, parts):
+                    found[row][d, window] = part
+    return found
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[List[int]]:
+    """Batches of texts by falling length."""
     batch: List[int] = []
-    n_tokens = 0
-    for row in sorted(range(len(sentences)), key=lambda row: -len(sentences[row])):
-        if isinstance(sentences[row], str):
-            raise ValueError(Errors.E022.format(i=row, type="string"))
-        batch.append(row)
-        n_tokens += len(sentences[row]) + 1
-        if n_tokens >= BATCH_TOKENS:
+    size = 0
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        n = min(lengths[row], MAX_STEPS)
+        if batch and size + n > MAX_BATCH_TOKENS:
             yield batch
-            batch, n_tokens = [], 0
+            batch, size = [], 0
+        batch.append(row)
+        size += n
     if batch:
         yield batch
+
+
+def _read(
+    bilm: BiLM, direction: int, read: Ints1d, lengths: List[int],
+    state: Optional[List[LSTMState]], characters: Characters,
+) -> Tuple[Tensor, List[LSTMState]]:  # fmt: skip
+    """Outputs of the top layer for packed words, and the state after them."""
+    words, index = np.unique(read, return_inverse=True)
+    device = bilm.encoder.char_embed.device
+    ids = torch.from_numpy(characters(words)).to(device)
+    table = torch.cat([bilm.encoder(part) for part in ids.split(MAX_BATCH_WORDS)])
+    if state is not None:
+        n = len(lengths)
+        state = [LSTMState(layer.h[:n], layer.c[:n]) for layer in state]
+    layers, state = bilm.run_direction(
+        direction, table, batch_sizes(lengths), state,
+        index=torch.from_numpy(index.reshape(-1)).to(device),
+    )  # fmt: skip
+    return layers[-1], state

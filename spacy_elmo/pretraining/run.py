@@ -1,51 +1,131 @@
-"""A training run: everything that changes while a biLM is trained."""
+"""A training run: what changes while a biLM is trained, and one update of it."""
 
-from typing import NamedTuple, Optional
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from ..bilm import BiLM
+from ..bilm.lstm import LSTMState
 from ..errors import CorpusError, Errors
-from .config import Settings, TrainingSettings
+from .config import OptimizerSettings, Settings, TrainingSettings
 from .corpus import Corpus
 from .distributed import Processes
 from .initialization import initialize, load_start
-from .optimizer import make_optimizer
-from .softmax import Softmax
-from .towers import Towers
-from .windows import Rows
+from .softmax import Sample, Softmax, draw_sample
+from .vocabulary import BOS_ID, EOS_ID
+from .windows import Directions, Rows
+
+# The state of the LSTMs: by direction, by layer.
+States = List[List[LSTMState]]
 
 
-class Run(NamedTuple):
-    """What changes in place while a biLM is trained, and the processes that train it.
+@dataclass
+class Run:
+    """A biLM in training."""
 
-    bilm (BiLM): The biLM.
-    softmax (Softmax): Its softmax.
-    optimizer (Optimizer): Of both.
-    rows (Rows): The text, and how far it has been read.
-    towers (Module): Both directions of `bilm`, alone or in DistributedDataParallel.
-    processes (Processes): Those that train.
-    mean (AveragedModel): The mean of the weights of biLM and softmax over the last
-        part of the run, if [training] asks for it.
-    n_steps (int): Updates of the whole run.
-    """
-
-    bilm: BiLM
-    softmax: Softmax
+    settings: Settings
+    weights: nn.ModuleList  # biLM and softmax: what is trained, saved and averaged
+    objective: nn.Module  # their loss, alone or in DistributedDataParallel
     optimizer: torch.optim.Optimizer
-    rows: Rows
-    towers: nn.Module
+    rows: Rows  # the text, and how far it has been read
     processes: Processes
-    mean: Optional[AveragedModel]
-    n_steps: int
+    mean: Optional[AveragedModel]  # of the weights, over the last part of the run
+    n_steps: int  # updates of the whole run
+    step: int = 0  # updates done
+    seconds: float = 0.0
+    states: Optional[States] = None  # before the next window; None for zeros
+    losses: List[float] = field(default_factory=list)  # since the last line of the log
+    best: Tuple[int, float] = (0, math.inf)  # step and perplexity
 
     @property
-    def weights(self) -> nn.ModuleList:
-        """BiLM and softmax: what is trained, saved and averaged."""
-        return nn.ModuleList([self.bilm, self.softmax])
+    def bilm(self) -> BiLM:
+        bilm: Any = self.weights[0]
+        return bilm  # type: ignore[no-any-return]
+
+    @property
+    def softmax(self) -> Softmax:
+        softmax: Any = self.weights[1]
+        return softmax  # type: ignore[no-any-return]
+
+
+class Objective(nn.Module):
+    """The loss of a window of each row, read forward and backward.
+
+    bilm (BiLM): The language model.
+    softmax (Softmax): Its softmax, shared by both directions.
+    corpus (Corpus): Tells the characters of its words.
+    settings (TrainingSettings): [training].
+    """
+
+    def __init__(
+        self, bilm: BiLM, softmax: Softmax, corpus: Corpus, settings: TrainingSettings
+    ):
+        super().__init__()
+        self.bilm = bilm
+        self.softmax = softmax
+        self.corpus = corpus
+        self.settings = settings
+
+    def forward(
+        self, batch: Directions, states: Optional[States], sample: Optional[Sample]
+    ) -> Tuple[Tensor, States]:
+        """batch (Directions): Shapes (2, steps, rows).
+        states (States): The state before the window; zeros if None.
+        sample (Sample): Negatives for the sampled softmax; None for the full one.
+        RETURNS (Tuple[Floats0d, States]): The mean of both directions in nats a
+            token, and the state after the window.
+        """
+        is_low = self.settings.precision == "bfloat16"
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=is_low):
+            h, after = self._read(batch, states)
+            targets = self.corpus.in_vocabulary(batch.targets.reshape(-1))
+            loss = self.softmax(h, torch.from_numpy(targets).to(self._device), sample)
+        return loss, after
+
+    def _read(
+        self, batch: Directions, states: Optional[States]
+    ) -> Tuple[Tensor, States]:
+        """Outputs of the top layers, the forward one first, (2 * steps * rows,
+        projection), and the state after the window.
+        """
+        _, n_steps, n_rows = batch.inputs.shape
+        x = self._token_vectors(batch)  # (2, steps * rows, projection)
+        dropout, zero_state = self.settings.dropout, self.settings.state == "zero"
+        tops: List[Tensor] = []
+        after: States = []
+        for d in range(2):
+            layers, last = self.bilm.run_direction(
+                d, x[d], [n_rows] * n_steps, None if states is None else states[d],
+                keep=self._keep(batch, d) if zero_state else None, dropout=dropout,
+            )  # fmt: skip
+            tops.append(F.dropout(layers[-1], dropout))
+            after.append(last)
+        return torch.cat(tops), after
+
+    def _token_vectors(self, batch: Directions) -> Tensor:
+        """Each distinct word of both windows through the token encoder once."""
+        words, where = np.unique(batch.inputs, return_inverse=True)
+        characters = torch.from_numpy(self.corpus.characters[words])
+        table = self.bilm.encoder(characters.to(self._device))
+        index = torch.from_numpy(where.reshape(2, -1)).to(self._device)
+        return F.embedding(index, table.float())
+
+    def _keep(self, batch: Directions, direction: int) -> Tensor:
+        """0 where a sentence begins (at <S> forward, at </S> backward), else 1."""
+        first = (BOS_ID, EOS_ID)[direction]
+        begins = batch.inputs[direction].reshape(-1, 1) == first
+        return torch.from_numpy(~begins).float().to(self._device)
+
+    @property
+    def _device(self) -> torch.device:
+        return self.softmax.bias.device
 
 
 def start_run(
@@ -66,28 +146,31 @@ def start_run(
             Errors.E038.format(name="training.rows", wanted=wanted, found=training.rows)
         )
     bilm = initialize(BiLM(settings.options), training.seed)
-    width = settings.options.lstm.projection_dim
-    softmax = Softmax(corpus.vocab_size, width, training.softmax.sparse)
+    softmax = Softmax(corpus.vocab_size, settings.options.lstm.projection_dim)
     softmax.initialize(training.seed + 1)
     if settings.paths.init_from:
         words = corpus.words[: corpus.vocab_size]
         load_start(bilm, softmax, words, settings.paths.init_from)
-    bilm.to(processes.device)
-    softmax.to(processes.device)
-    towers: nn.Module = Towers(bilm, corpus, training.state == "zero", training.dropout)
+    weights = nn.ModuleList([bilm, softmax]).to(processes.device)
+    objective: nn.Module = Objective(bilm, softmax, corpus, training)
     if processes.n > 1:
-        towers = DistributedDataParallel(towers)
-    optimizer = make_optimizer(training.optimizer, [bilm, softmax])
-    mine = processes.share(training.rows)
-    rows = Rows(
-        corpus, training.rows, training.unroll_steps, training.seed, mine.start,
-        mine.stop,
-    )  # fmt: skip
-    mean = None
-    if training.average_share > 0:
-        mean = AveragedModel(nn.ModuleList([bilm, softmax]))
-    n_steps = count_steps(training, corpus)
-    return Run(bilm, softmax, optimizer, rows, towers, processes, mean, n_steps)
+        objective = DistributedDataParallel(objective)
+    return Run(
+        settings,
+        weights,
+        objective,
+        _make_optimizer(training.optimizer, weights),
+        Rows(
+            corpus,
+            training.rows,
+            training.unroll_steps,
+            training.seed,
+            processes.share(training.rows),
+        ),  # fmt: skip
+        processes,
+        AveragedModel(weights) if training.average_share > 0 else None,
+        count_steps(training, corpus),
+    )
 
 
 def count_steps(settings: TrainingSettings, corpus: Corpus) -> int:
@@ -96,3 +179,69 @@ def count_steps(settings: TrainingSettings, corpus: Corpus) -> int:
     if settings.max_tokens is not None:
         n_tokens = min(n_tokens, settings.max_tokens)
     return max(1, int(n_tokens // settings.tokens_per_step))
+
+
+def train_step(run: Run, batch: Directions) -> Tuple[float, float]:
+    """One update, unless the loss or the gradients are not finite.
+
+    run (Run): Changed in place.
+    batch (Directions): A window of each row of this process, (2, steps, rows).
+    RETURNS (Tuple[float, float]): The loss before the update, the mean of both
+        directions in nats a token; and the norm of all gradients before the clip.
+    """
+    training, processes, step = run.settings.training, run.processes, run.step
+    # By step and not by what ran before: a resumed run draws the same. Processes
+    # share their negatives, but not their dropout.
+    torch.manual_seed((training.seed << 32) + step * processes.n + processes.rank)
+    rng = np.random.default_rng([training.seed, step])
+    sample = None
+    if training.softmax.kind == "sampled":
+        n_words = run.softmax.vocab_size
+        sample = draw_sample(rng, training.softmax.n_samples, n_words)
+        sample = sample.to(processes.device)
+    run.optimizer.zero_grad(set_to_none=True)
+    loss, states = run.objective(batch, run.states, sample)
+    # Processes average their gradients, and may have numbers of rows that differ.
+    n_rows = batch.inputs.shape[2]
+    share = n_rows * processes.n / training.rows
+    (loss * (training.loss_scale * share)).backward()
+    parameters = run.weights.parameters()
+    norm = float(nn.utils.clip_grad_norm_(parameters, training.grad_clip))
+    mean = processes.sum(loss.detach() * n_rows).item() / training.rows
+    if math.isfinite(mean) and math.isfinite(norm):
+        for group in run.optimizer.param_groups:
+            group["lr"] = learn_rate(training.optimizer, step, run.n_steps)
+        run.optimizer.step()
+    run.step, run.states = step + 1, states
+    return mean, norm
+
+
+def _make_optimizer(
+    settings: OptimizerSettings, weights: nn.Module
+) -> torch.optim.Optimizer:
+    """Adagrad (Duchi et al. 2011) or AdamW (Loshchilov and Hutter 2019)."""
+    parameters, rate = list(weights.parameters()), settings.learn_rate
+    if settings.name == "adagrad":
+        start = settings.initial_accumulator
+        return torch.optim.Adagrad(parameters, rate, initial_accumulator_value=start)
+    # Matrices decay, and with them the LSTMs' biases, which are a row of the kernel.
+    # Other biases do not.
+    groups: List[Dict[str, Any]] = [
+        {"params": [p for p in parameters if p.dim() > 1]},
+        {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    betas, decay = (settings.beta1, settings.beta2), settings.weight_decay
+    return torch.optim.AdamW(groups, rate, betas, weight_decay=decay, fused=True)
+
+
+def learn_rate(settings: OptimizerSettings, step: int, n: int) -> float:
+    """The learning rate of update `step` (from 0) of n."""
+    rate, warmup = settings.learn_rate, settings.warmup_steps
+    if step < warmup:
+        return rate * (step + 1) / warmup
+    # The share of the decay that is behind: 0 while the rate is constant.
+    first = max(warmup, n - settings.decay_share * n)
+    done = max(0.0, step - first) / max(1.0, n - first)
+    if settings.decay == "cosine":
+        return rate * (1 + math.cos(math.pi * done)) / 2
+    return rate * (1 - done) if settings.decay == "linear" else rate

@@ -1,11 +1,11 @@
 import math
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-
-from .sampling import Sample
 
 # Logits of so many tokens at a time stay in the processor's cache; with a very large
 # vocabulary fewer tokens bound the memory (2**25 floats are 128 MB).
@@ -13,19 +13,68 @@ CHUNK_TOKENS = 256
 MAX_LOGITS = 1 << 25
 
 
+class Sample(NamedTuple):
+    """Negatives drawn from P(k) = log((k + 2) / (k + 1)) / log(V + 1), each once.
+
+    ids (Ints1d): The words drawn, shape (n_samples,).
+    n_tries (int): Draws that it took to get as many distinct words; 0 says that the
+        sample is the whole vocabulary.
+    vocab_size (int): V.
+    """
+
+    ids: Tensor
+    n_tries: int
+    vocab_size: int
+
+    def to(self, device: torch.device) -> "Sample":
+        return self._replace(ids=self.ids.to(device))
+
+    def log_expected(self, words: Tensor) -> Tensor:
+        """The log of how often words are expected in a sample of so many draws.
+
+        words (Ints1d): Word ids, shape (n,).
+        RETURNS (Floats1d): Shape (n,).
+        """
+        if self.n_tries == 0:
+            return torch.zeros(len(words), device=words.device)
+        p = torch.log1p(1 / (words.double() + 1)) / math.log(self.vocab_size + 1)
+        return torch.log(-torch.expm1(self.n_tries * torch.log1p(-p))).float()
+
+
+def draw_sample(rng: np.random.Generator, n_samples: int, vocab_size: int) -> Sample:
+    """Draw distinct negatives for the sampled softmax (Jean et al. 2015) from the
+    log-uniform distribution, which is near to that of words by falling frequency.
+
+    rng (Generator): The source of randomness.
+    n_samples (int): Distinct words to draw. From vocab_size on all are taken, and
+        the sampled softmax is the full one.
+    vocab_size (int): V.
+    RETURNS (Sample): The negatives.
+    """
+    if n_samples >= vocab_size:
+        return Sample(torch.arange(vocab_size), 0, vocab_size)
+    draws: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    first = draws
+    while len(first) < n_samples:
+        u = rng.random(max(2 * n_samples, len(draws)))
+        # The inverse of the distribution function log(k + 1) / log(V + 1).
+        more = np.exp(u * math.log(vocab_size + 1)).astype(np.int64) - 1
+        draws = np.concatenate([draws, np.clip(more, 0, vocab_size - 1)])
+        first = np.sort(np.unique(draws, return_index=True)[1])
+    first = first[:n_samples]
+    return Sample(torch.from_numpy(draws[first]), int(first[-1]) + 1, vocab_size)
+
+
 class Softmax(nn.Module):
     """The word softmax of the language model, shared by both directions.
 
     vocab_size (int): Words, the special ones included.
     width (int): The projection of the biLM.
-    sparse (bool): Give the gradient of the sampled softmax as a sparse tensor of the
-        rows that were drawn or wanted.
     """
 
-    def __init__(self, vocab_size: int, width: int, sparse: bool = False):
+    def __init__(self, vocab_size: int, width: int):
         super().__init__()
         self.vocab_size = vocab_size
-        self.sparse = sparse
         self.weight = nn.Parameter(torch.empty(vocab_size, width))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
@@ -44,8 +93,11 @@ class Softmax(nn.Module):
         sample (Sample): Negatives for the sampled softmax; None for the full one.
         RETURNS (Floats0d): The loss, which can be differentiated.
         """
+        if sample is None:
+            every_word = Sample(torch.arange(self.vocab_size), 0, self.vocab_size)
+            sample = every_word.to(h.device)
         loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
-            h, self.weight, self.bias, targets, sample, self.sparse
+            h, self.weight, self.bias, targets, sample
         )
         return loss
 
@@ -73,7 +125,7 @@ class _SoftmaxLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor,
-        sample: Optional[Sample], sparse: bool,
+        sample: Sample,
     ) -> Tensor:  # fmt: skip
         device = h.device.type
         on = torch.is_autocast_enabled(device)
@@ -81,7 +133,7 @@ class _SoftmaxLoss(torch.autograd.Function):
         h, weight, bias = h.detach().float(), weight.detach(), bias.detach()
         with torch.autocast(device, enabled=False):
             loss, *gradients = _loss_and_gradients(
-                h, weight, bias, targets, sample, dtype, sparse
+                h, weight, bias, targets, sample, dtype
             )
         ctx.gradients = gradients
         return loss
@@ -90,7 +142,7 @@ class _SoftmaxLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_loss: Tensor) -> Any:
         gradients, ctx.gradients = ctx.gradients, ()  # they are changed in place
-        return *(d.mul_(d_loss) for d in gradients), None, None, None
+        return *(d.mul_(d_loss) for d in gradients), None, None
 
 
 def _loss_and_gradients(
@@ -98,22 +150,16 @@ def _loss_and_gradients(
     weight: Tensor,
     bias: Tensor,
     targets: Tensor,
-    sample: Optional[Sample],
+    sample: Sample,
     dtype: torch.dtype,
-    sparse: bool,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    n = len(targets)
-    ids = None if sample is None else sample.ids
-    w = (weight if ids is None else weight[ids]).to(dtype)  # (S, width)
-    offset = bias if ids is None else bias[ids]
-    position = targets
-    if sample is not None:
-        # Subtract the log of the expected count: the sampled softmax then estimates
-        # the full one. A negative that is the target is taken out.
-        offset = offset - sample.log_expected(sample.ids)
-        table = torch.full_like(bias, -1, dtype=torch.int64)
-        table[sample.ids] = torch.arange(len(sample.ids), device=h.device)
-        position = table[targets]
+    n, ids = len(targets), sample.ids
+    w = weight[ids].to(dtype)  # (S, width)
+    # Subtract the log of the expected count: the sampled softmax then estimates the
+    # full one. A negative that is the target is taken out.
+    offset = bias[ids] - sample.log_expected(ids)
+    place = torch.full_like(bias, -1, dtype=torch.int64)  # of each word among them
+    place[ids] = torch.arange(len(ids), device=h.device)
     dh = torch.empty_like(h)
     d_w = torch.zeros(w.shape, device=h.device)
     d_offset = torch.zeros_like(offset)
@@ -121,24 +167,17 @@ def _loss_and_gradients(
     d_target = torch.empty_like(h)  # of the row of each token's target
     total = h.new_zeros(())
     for chunk in _chunks(n, len(w)):
-        h_c, target, where = h[chunk], targets[chunk], position[chunk]
-        h_low = h_c.to(dtype)
-        logits = h_low @ w.t()  # (chunk, S)
-        rows = torch.arange(len(target), device=h.device)
-        if sample is None:
-            true = logits[rows, where].float() + bias[target]
-        else:
-            true = (h_c * weight[target]).sum(1)
-            true += bias[target] - sample.log_expected(target)
-            hit = where >= 0
-            logits[rows[hit], where[hit]] = -torch.inf
-        p, p_true, z, nats = _exponentials(logits, offset, true, sample is None)
+        h_c, target = h[chunk], targets[chunk]
+        logits = h_c.to(dtype) @ w.t()  # (chunk, S)
+        true = (h_c * weight[target]).sum(1)
+        true += bias[target] - sample.log_expected(target)
+        (hit,) = torch.nonzero(place[target] >= 0, as_tuple=True)
+        logits[hit, place[target[hit]]] = -torch.inf
+        p, p_true, z, nats = _exponentials(logits, offset, true)
         total += nats
         # The rows are divided by z where they are narrow: in h and in dh.
         scale = 1 / (z * n)
-        d_true = torch.full_like(z, -1 / n)
-        if sample is not None:
-            d_true += p_true * scale
+        d_true = p_true * scale - 1 / n
         h_scaled = (h_c * scale[:, None]).to(dtype)
         dh[chunk] = (p @ w).float() * scale[:, None]
         dh[chunk] += d_true[:, None] * weight[target]
@@ -146,33 +185,18 @@ def _loss_and_gradients(
         d_offset += (scale.to(dtype)[None] @ p)[0]
         torch.mul(d_true[:, None], h_c, out=d_target[chunk])
         d_bias.index_add_(0, target, d_true)
-    if ids is None:
-        d_weight = d_w.index_add_(0, targets, d_target)
-        return total / n, dh, d_weight, d_bias.add_(d_offset)
     d_bias.index_add_(0, ids, d_offset)
-    all_ids, rows = torch.cat([ids, targets]), torch.cat([d_w, d_target])
-    if sparse:
-        d_weight = sparse_rows(all_ids, rows, weight)
-    else:
-        d_weight = torch.zeros_like(weight).index_add_(0, all_ids, rows)
-    return total / n, dh, d_weight, d_bias
-
-
-def sparse_rows(ids: Tensor, rows: Tensor, like: Tensor) -> Tensor:
-    """A sparse tensor with the shape of `like`: rows of one id are added up."""
-    shape = like.shape
-    found = torch.sparse_coo_tensor(ids[None], rows, shape, check_invariants=False)
-    return found.coalesce()
+    d_weight = torch.zeros_like(weight).index_add_(0, ids, d_w)
+    return total / n, dh, d_weight.index_add_(0, targets, d_target), d_bias
 
 
 def exponentials(
-    logits: Tensor, offset: Tensor, true: Tensor, full: bool
+    logits: Tensor, offset: Tensor, true: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     """Unnormalized probabilities of a chunk.
 
     logits (Floats2d): Without their offset, (n, S), in the dtype of the products.
     offset (Floats1d): (S,). true (Floats1d): The target's logit, (n,).
-    full (bool): The target is among the S words.
     RETURNS (Tuple[Floats2d, Floats1d, Floats1d, Floats0d]): exp of the logits over
         that of the highest, the same of the target, their sum z, and the chunk's
         negative log likelihood in nats.
@@ -181,7 +205,7 @@ def exponentials(
     highest = torch.maximum(shifted.amax(1), true)
     p = torch.exp(shifted - highest[:, None])
     p_true = torch.exp(true - highest)
-    z = p.sum(1) if full else p.sum(1) + p_true
+    z = p.sum(1) + p_true
     return p.to(logits.dtype), p_true, z, (z.log() + highest - true).sum()
 
 

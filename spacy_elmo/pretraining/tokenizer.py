@@ -9,7 +9,6 @@ from pkgutil import iter_modules
 from typing import (
     TYPE_CHECKING,
     Any,
-    Callable,
     Deque,
     Dict,
     Iterable,
@@ -54,9 +53,9 @@ class Tokenizer:
         self.nlp = nlp
         self.settings = settings
         self.code = code
-        self._segment: Optional[Callable[[Any], Iterable[Any]]] = None
-        self._vocab: Any = None
-        self._make_doc: Any = None
+        # Made on first use, in the process that uses it.
+        self._language: Optional["Language"] = None
+        self._segment: Any = None
 
     def __call__(self, document: Any) -> Sentences:
         """Split a document.
@@ -64,19 +63,11 @@ class Tokenizer:
         document (List[str] or List[List[str]] or Doc): Paragraphs of text, sentences
             of words, or a Doc, whose own boundaries count.
         RETURNS (List[List[str]]): Its sentences, none of them empty.
+        RAISES (CorpusError): If the tokenizer cannot be made, or needs a package.
         """
-        sentences: Sentences = []
-        for part in document if isinstance(document, list) else [document]:
-            sentences.extend(self._sentences(part))
+        parts = document if isinstance(document, list) else [document]
+        sentences = (sentence for part in parts for sentence in self._sentences(part))
         return [sentence for sentence in sentences if sentence]
-
-    def check(self) -> None:
-        """Try the tokenizer.
-
-        RAISES (CorpusError): If it cannot be made, or needs a package.
-        """
-        if not self.settings.tokenized:
-            self._load()
 
     def _sentences(self, part: Any) -> Iterator[List[str]]:
         limit = self.settings.max_length
@@ -84,29 +75,24 @@ class Tokenizer:
             part = part.split()
         if isinstance(part, list):
             words = _clean(part)
-            for i in range(0, len(words), limit):
-                yield words[i : i + limit]
+            yield from (words[i : i + limit] for i in range(0, len(words), limit))
             return
-        self._load()
-        doc = self._make_doc(part) if isinstance(part, str) else part
-        assert self._segment is not None
+        language = self._load()
+        doc = language.make_doc(part) if isinstance(part, str) else part
         for span in self._segment(doc):
             yield _clean(token.text for token in span)
 
-    def _load(self) -> None:
-        # In the worker, on first use: tokenizers are slow to pickle.
-        if self._segment is not None and len(self._vocab.strings) < MAX_STRINGS:
-            return
-        from spacy.util import import_file, registry
+    def _load(self) -> "Language":
+        if self._language is None or len(self._language.vocab.strings) >= MAX_STRINGS:
+            from spacy.util import import_file, registry
 
-        if self.code is not None:
-            import_file("python_code", self.code)
-        nlp = load_language(self.nlp)
-        self._vocab = nlp.vocab
-        self._make_doc = nlp.make_doc
-        # By name: the segmenters belong to the layers, which need not be known.
-        segmenter = registry.misc.get("spacy_elmo.segment_sentences.v1")
-        self._segment = segmenter(self.settings.max_length)
+            if self.code is not None:
+                import_file("python_code", self.code)
+            self._language = load_language(self.nlp)
+            # By name: the segmenters belong to the layers, which need not be known.
+            segmenter = registry.misc.get("spacy_elmo.segment_sentences.v1")
+            self._segment = segmenter(self.settings.max_length)
+        return self._language
 
 
 def load_language(
@@ -157,7 +143,6 @@ def tokenize(
     n_process (int): 1 stays in this process.
     YIELDS (Tuple[int, List[List[str]]]): The sentences of each document, in order.
     """
-    tokenizer.check()
     if n_process == 1:
         yield from ((i, tokenizer(document)) for i, document in documents)
         return

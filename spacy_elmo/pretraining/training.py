@@ -10,7 +10,7 @@ import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, NoReturn, Optional
 
 import torch
 from thinc.api import Config
@@ -25,8 +25,6 @@ from ..storage import hold
 from .checkpoint import (
     BEST,
     CHECKPOINT,
-    Best,
-    Progress,
     load_best,
     load_checkpoint,
     save_best,
@@ -35,12 +33,11 @@ from .checkpoint import (
 from .config import Settings
 from .corpus import Corpus, load_corpora
 from .distributed import joined_processes
-from .evaluation import Perplexity, evaluate, join
+from .evaluation import Perplexity, evaluate_files
 from .language_model import VOCABULARY, write_model
 from .loggers import LOG, Log
-from .run import Run, count_steps, start_run
+from .run import Run, count_steps, start_run, train_step
 from .softmax import compile_softmax
-from .step import Step, train_step
 from .vocabulary import write_vocabulary
 from .windows import Directions
 
@@ -90,14 +87,16 @@ def pretrain(
             compile_cells()
             compile_softmax()
         run = start_run(settings, train, processes)
-        progress = load_checkpoint(run, settings, output)
-        if progress.step and not silent:
-            msg.info(f"Going on after step {progress.step:,} of {run.n_steps:,}.")
+        load_checkpoint(run, output)
+        if run.step and not silent:
+            msg.info(f"Going on after step {run.step:,} of {run.n_steps:,}.")
+        log = None
         if processes.is_first:
             # Not before it is sure that the folder holds no other run.
             Config(settings.config).to_disk(output / CONFIG)
             write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
-        return _Training(run, progress, dev, settings, output, silent).train()
+            log = Log(settings, output, run.step)
+        return _Training(run, dev, output, log, silent).train()
 
 
 @dataclass
@@ -105,93 +104,84 @@ class _Training:
     """A run from where it is to its end, and what is written on the way."""
 
     run: Run
-    progress: Progress
     dev: Dict[str, Corpus]
-    settings: Settings
     output: Path
+    log: Optional[Log]
     silent: bool
-    log: Optional[Log] = None
-    best: Best = Best()
     shown: Dict[str, str] = field(default_factory=dict)
 
     def train(self) -> Optional[Perplexity]:
-        progress, n_steps = self.progress, self.run.n_steps
-        self.started = time.perf_counter() - progress.seconds
+        run = self.run
+        self.settings = run.settings.training
         self.saved = time.perf_counter()
-        if self.run.processes.is_first:
-            self.log = Log(self.settings, self.output, progress.step)
-        self.best = self._start_best()
-        if self.settings.paths.init_from and self.dev and progress.step == 0:
+        self.started = self.saved - run.seconds
+        if run.settings.paths.init_from and self.dev and run.step == 0:
             # What the adaptation starts from; the end of the run says what it gained.
             self._write({"initial": True, **self._perplexity(0).to_dict()})
         with self._progress_bar() as bar, _noticed_signals() as signals:
-            while progress.step < n_steps and not self._is_out_of_patience():
+            while run.step < run.n_steps and not self._is_out_of_patience():
                 self._step()
-                self._report()
-                if self.dev:
+                if self._is_due(self.settings.log_steps):
+                    self._report()
+                if self.dev and self._is_due(self.settings.eval_steps):
                     self._evaluate()
                 self._save(signals)
-                bar.update(self.settings.training.tokens_per_step)
+                bar.update(self.settings.tokens_per_step)
                 bar.set_postfix(self.shown, refresh=False)
         return self._finish()
 
     def _step(self) -> None:
-        run, progress, training = self.run, self.progress, self.settings.training
-        batch = run.rows.read()
-        done = train_step(
-            run, training, batch, progress.states, progress.step, run.n_steps
-        )
-        progress.step += 1
-        self._check_finite(done, batch)
-        progress.states = done.states
-        progress.losses.append(done.loss)
-        progress.seconds = time.perf_counter() - self.started
+        batch = self.run.rows.read()
+        loss, norm = train_step(self.run, batch)
+        for what, value in (("loss", loss), ("norm of the gradients", norm)):
+            if not math.isfinite(value):
+                self._stop(what, value, batch)
+        self.run.losses.append(loss)
+        self.run.seconds = time.perf_counter() - self.started
 
     def _report(self) -> None:
-        losses = self.progress.losses
-        if self._is_due(self.settings.training.log_steps):
-            mean = sum(losses) / len(losses)
-            losses.clear()
-            self._write({"loss": mean})
-            self.shown["loss"] = f"{mean:.3f}"
-            self.shown["epoch"] = f"{self.run.rows.epoch:.2f}"
+        losses = self.run.losses
+        mean = sum(losses) / len(losses)
+        losses.clear()
+        self._write({"loss": mean})
+        self.shown.update(loss=f"{mean:.3f}", epoch=f"{self.run.rows.epoch:.2f}")
 
     def _evaluate(self) -> None:
-        training = self.settings.training
-        if not self._is_due(training.eval_steps):
-            return
-        if self._is_last and not training.keep_best:
+        run, keep_best = self.run, self.settings.keep_best
+        if run.step == run.n_steps and not keep_best:
             return  # All of the text is read at the end.
-        found = self._perplexity(training.eval_tokens)
+        found = self._perplexity(self.settings.eval_tokens)
         self._write(found.to_dict())
         self.shown["perplexity"] = f"{found.average:.1f}"
-        if found.average < self.best.perplexity:
-            self.best = Best(self.progress.step, found.average)
-            if training.keep_best and self.run.processes.is_first:
-                save_best(self.run, self.best, self.output)
+        if found.average < run.best[1]:
+            run.best = run.step, found.average
+            if keep_best and run.processes.is_first:
+                save_best(run, self.output)
 
     def _save(self, signals: List[int]) -> None:
-        training, processes = self.settings.training, self.run.processes
-        step, n_steps, mean = self.progress.step, self.run.n_steps, self.run.mean
-        overdue = time.perf_counter() - self.saved > 60 * training.checkpoint_minutes
+        run, settings = self.run, self.settings
+        overdue = time.perf_counter() - self.saved > 60 * settings.checkpoint_minutes
         # All processes save and stop at the same step: where one of them has to.
-        wishes = torch.tensor([bool(signals), overdue and processes.is_first])
-        stop, save = processes.sum(wishes.to(processes.device, torch.int64)).tolist()
-        due = self._is_due(training.checkpoint_steps)
-        if due and mean is not None:
-            if step > n_steps - int(training.average_share * n_steps):
-                mean.update_parameters(self.run.weights)
+        wishes = torch.tensor([bool(signals), overdue and run.processes.is_first])
+        wishes = wishes.to(run.processes.device, torch.int64)
+        stop, save = run.processes.sum(wishes).tolist()
+        due = self._is_due(settings.checkpoint_steps)
+        last_part = run.n_steps - int(settings.average_share * run.n_steps)
+        if due and run.mean is not None and run.step > last_part:
+            run.mean.update_parameters(run.weights)
         if due or stop or save or self._is_out_of_patience():
-            save_checkpoint(self.run, self.progress, self.settings, self.output)
+            save_checkpoint(run, self.output)
             self.saved = time.perf_counter()
         if stop:
-            raise TrainingError(Errors.E058.format(step=step, n_steps=n_steps))
+            problem = Errors.E058.format(step=run.step, n_steps=run.n_steps)
+            raise TrainingError(problem)
 
     def _finish(self) -> Optional[Perplexity]:
-        run, mean = self.run, self.run.mean
-        if mean is not None and int(mean.n_averaged):
-            run.weights.load_state_dict(mean.module.state_dict())
-        if self.settings.training.keep_best:
+        run = self.run
+        if run.mean is not None and int(run.mean.n_averaged):
+            run.weights.load_state_dict(run.mean.module.state_dict())
+        if self.settings.keep_best:
+            run.processes.wait()  # for the first one, which writes them
             load_best(run, self.output)
         if run.processes.is_first:
             write_model(run.bilm, run.softmax, self.output)
@@ -202,76 +192,49 @@ class _Training:
             self.log.close()
         return found
 
-    def _start_best(self) -> Best:
-        if self.progress.step == 0 and self.run.processes.is_first:
-            (self.output / BEST).unlink(missing_ok=True)  # of a run that is gone
-        self.run.processes.wait()
-        return load_best(self.run, self.output, only_read=True)
-
     def _is_due(self, every: int) -> bool:
-        return self.progress.step % every == 0 or self._is_last
-
-    @property
-    def _is_last(self) -> bool:
-        return self.progress.step == self.run.n_steps
+        return self.run.step % every == 0 or self.run.step == self.run.n_steps
 
     def _is_out_of_patience(self) -> bool:
-        patience, every = (
-            self.settings.training.patience,
-            self.settings.training.eval_steps,
-        )
-        since = self.progress.step - self.best.step
-        return patience is not None and since // every >= patience
+        patience, since = self.settings.patience, self.run.step - self.run.best[0]
+        return patience is not None and since // self.settings.eval_steps >= patience
 
     def _perplexity(self, max_tokens: int) -> Perplexity:
-        run, state = self.run, self.settings.training.state
-        return join(
-            {
-                name: evaluate(
-                    run.bilm, run.softmax, corpus, state=state, max_tokens=max_tokens,
-                    processes=run.processes,
-                )
-                for name, corpus in self.dev.items()
-            }
+        run = self.run
+        return evaluate_files(
+            run.bilm, run.softmax, self.dev, state=self.settings.state,
+            max_tokens=max_tokens, processes=run.processes,
         )  # fmt: skip
 
     def _write(self, found: Dict[str, Any]) -> None:
         """Write a line of the log: where the run is, and what was found."""
-        if self.log is None:
-            return
-        step = self.progress.step
-        record = {
-            "step": step,
-            "tokens": step * self.settings.training.tokens_per_step,
-            "epoch": round(self.run.rows.epoch, 4),
-            "learn_rate": self.run.optimizer.param_groups[0]["lr"],
-            "seconds": round(time.perf_counter() - self.started, 1),
-        }
-        self.log.write({**record, **found})
+        run = self.run
+        if self.log is not None:
+            where = {
+                "step": run.step,
+                "tokens": run.step * self.settings.tokens_per_step,
+                "epoch": round(run.rows.epoch, 4),
+                "learn_rate": run.optimizer.param_groups[0]["lr"],
+                "seconds": round(time.perf_counter() - self.started, 1),
+            }
+            self.log.write({**where, **found})
 
     def _progress_bar(self) -> "tqdm[Any]":
-        per_step = self.settings.training.tokens_per_step
+        per_step = self.settings.tokens_per_step
         return tqdm(
             total=self.run.n_steps * per_step,
-            initial=self.progress.step * per_step,
+            initial=self.run.step * per_step,
             unit=" tokens", unit_scale=True, disable=self.silent, desc="Pretraining",
         )  # fmt: skip
 
-    def _check_finite(self, done: Step, batch: Directions) -> None:
-        step, rows = self.progress.step, self.run.rows
-        for what, value in (("loss", done.loss), ("norm of the gradients", done.norm)):
-            if math.isfinite(value):
-                continue
-            dump = self.output / f"batch-{step}.txt"
-            words = rows.corpus.words
-            lines = [" ".join(words[i] for i in row) for row in batch.inputs[0].T]
-            dump.write_text("\n".join(lines) + "\n", encoding="utf8")
-            epoch = f"{rows.epoch:.2f}"
-            raise TrainingError(
-                Errors.E053.format(
-                    what=what, value=value, step=step, epoch=epoch, dump=dump
-                )
-            )
+    def _stop(self, what: str, value: float, batch: Directions) -> NoReturn:
+        step, rows = self.run.step, self.run.rows
+        dump = self.output / f"batch-{step}.txt"
+        words = rows.corpus.words
+        lines = [" ".join(words[i] for i in row) for row in batch.inputs[0].T]
+        dump.write_text("\n".join(lines) + "\n", encoding="utf8")
+        where = {"step": step, "epoch": f"{rows.epoch:.2f}", "dump": dump}
+        raise TrainingError(Errors.E053.format(what=what, value=value, **where))
 
 
 @contextmanager

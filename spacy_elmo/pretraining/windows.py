@@ -4,7 +4,6 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from ..errors import CorpusError, Errors
 from .corpus import Corpus
@@ -36,16 +35,11 @@ def directions(tokens: Ints) -> Directions:
     # Position k of a sentence that spans [first, last] reads last - (k - first).
     reverse = np.repeat(first + last, last - first + 1) - np.arange(len(forward))
     backward = forward[reverse]
-    inputs = np.stack([_shift(forward, 1), backward])
+    inputs = np.stack([np.roll(forward, 1), backward])
     inputs[0, first] = BOS_ID
-    targets = np.stack([forward, _shift(backward, -1)])
+    targets = np.stack([forward, np.roll(backward, -1)])
     targets[1, last] = BOS_ID
     return Directions(inputs, targets)
-
-
-def _shift(x: Ints, n: int) -> Ints:
-    """`np.roll` of one axis; what comes around is overwritten by the caller."""
-    return np.concatenate([x[-n:], x[:-n]])
 
 
 class Rows:
@@ -59,23 +53,35 @@ class Rows:
     n_rows (int): Rows over all processes: the global batch.
     steps (int): Tokens of a window: how far backpropagation through time goes.
     seed (int): Of the shuffle.
-    first, last (int): The rows that this process reads.
+    mine (range): The rows that this process reads; all of them if None.
+    RAISES (CorpusError): If there is less text than a document and a window a row.
     """
 
     def __init__(
-        self, corpus: Corpus, n_rows: int, steps: int, seed: int, first: int, last: int
+        self,
+        corpus: Corpus,
+        n_rows: int,
+        steps: int,
+        seed: int,
+        mine: Optional[range] = None,
     ):
-        _check_size(corpus, n_rows, steps)
+        n_documents, n_tokens = corpus.documents_per_epoch, corpus.tokens_per_epoch
+        if n_documents < n_rows or n_tokens < n_rows * steps:
+            raise CorpusError(
+                Errors.E052.format(
+                    documents=n_documents, tokens=n_tokens, rows=n_rows, steps=steps
+                )
+            )
         self.corpus = corpus
         self.n_rows = n_rows
         self.steps = steps
         self.seed = seed
-        self.rows = range(first, last)
+        self.mine = range(n_rows) if mine is None else mine
         # For each row: its epoch, its document among those dealt to it, and the
         # token within: all that it takes to go on from here.
-        self.positions = np.zeros((len(self.rows), 3), dtype=np.int64)
+        self.positions = np.zeros((len(self.mine), 3), dtype=np.int64)
         self._orders: Dict[int, Ints] = {}
-        self._documents: List[Optional[Ints]] = [None] * len(self.rows)
+        self._documents: Dict[int, Ints] = {}
 
     @property
     def epoch(self) -> float:
@@ -86,63 +92,41 @@ class Rows:
     def read(self) -> Directions:
         """The next window, shapes (2, steps, rows)."""
         # Inputs and targets side by side: (2, 2, steps, rows).
-        window = np.empty((2, 2, self.steps, len(self.rows)), dtype=np.int64)
-        for r in range(len(self.rows)):
+        window = np.empty((2, 2, self.steps, len(self.mine)), dtype=np.int64)
+        for r in range(len(self.mine)):
             filled = 0
             while filled < self.steps:
-                document = self._document(r)
-                at = self.positions[r, 2]
-                part = document[:, :, at : at + self.steps - filled]
+                part = self._read_row(r, self.steps - filled)
                 n = part.shape[2]
                 window[:, :, filled : filled + n, r] = part
                 filled += n
-                self.positions[r, 2] += n
-                if self.positions[r, 2] == document.shape[2]:
-                    self._next_document(r)
         return Directions(*window)
-
-    def positions_tensor(self, device: torch.device) -> torch.Tensor:
-        """Where the rows of this process are, shape (rows, 3)."""
-        return torch.from_numpy(self.positions.copy()).to(device)
 
     def load_positions(self, positions: List[List[int]]) -> None:
         """Go on from where the rows of all processes were."""
-        self.positions[:] = positions[self.rows.start : self.rows.stop]
-        self._documents = [None] * len(self.rows)
+        self.positions[:] = positions[self.mine.start : self.mine.stop]
+        self._documents.clear()
 
-    def _document(self, r: int) -> Ints:
-        """Inputs and targets of the document that a row reads, (2, 2, n)."""
+    def _read_row(self, r: int, n: int) -> Ints:
+        """At most n tokens of a row, and no more than its document has left."""
+        epoch, i, start = self.positions[r].tolist()
+        dealt = self._order(epoch)[self.mine[r] :: self.n_rows]
+        if r not in self._documents:
+            ids = self.corpus.document(dealt[i])
+            self._documents[r] = np.stack(directions(ids))
         document = self._documents[r]
-        if document is None:
-            epoch, i, _ = self.positions[r]
-            ids = self.corpus.document(self._dealt(epoch, r)[i])
-            document = self._documents[r] = np.stack(directions(ids))
-        return document
+        end = min(start + n, document.shape[2])
+        self.positions[r, 2] = end
+        if end == document.shape[2]:
+            del self._documents[r]
+            last = i + 1 == len(dealt)
+            self.positions[r] = (epoch + 1, 0, 0) if last else (epoch, i + 1, 0)
+        return document[:, :, start:end]
 
-    def _next_document(self, r: int) -> None:
-        epoch, i, _ = self.positions[r]
-        last = i + 1 == len(self._dealt(epoch, r))
-        self.positions[r] = (epoch + 1, 0, 0) if last else (epoch, i + 1, 0)
-        self._documents[r] = None
-
-    def _dealt(self, epoch: int, r: int) -> Ints:
-        """The documents of a row in an epoch, in the order of reading."""
+    def _order(self, epoch: int) -> Ints:
+        """The documents of an epoch in the order of reading."""
         if epoch not in self._orders:
             self._orders[epoch] = self.corpus.epoch(epoch, self.seed)
             for old in [e for e in self._orders if e < self.positions[:, 0].min()]:
                 del self._orders[old]
-        return self._orders[epoch][self.rows[r] :: self.n_rows]
-
-
-def _check_size(corpus: Corpus, n_rows: int, steps: int) -> None:
-    """Each row must have a document in each epoch, and a window of text."""
-    n_tokens, n_documents = corpus.tokens_per_epoch, corpus.documents_per_epoch
-    if n_documents < n_rows:
-        found, advice = f"{n_documents:,} documents", "'training.rows'"
-        why = f"for {n_rows} rows: each row reads documents of its own"
-    elif n_tokens < n_rows * steps:
-        found, why = f"{n_tokens:,.0f} tokens", f"for {n_rows} rows of {steps} tokens"
-        advice = "'training.rows' or 'training.unroll_steps'"
-    else:
-        return
-    raise CorpusError(Errors.E052.format(found=found, why=why, advice=advice))
+        return self._orders[epoch]

@@ -12,10 +12,11 @@ from spacy_elmo.bilm.lstm_grad import (
 DIM, WIDTH = 5, 3
 
 
-def plain_lstm(x, h0, c0, weight, bias, projection, sizes, keep, clips):
+def plain_lstm(x, state, kernel, projection, sizes, keep, clips):
     """The equations one step after the other, for torch to differentiate."""
     cell_clip, proj_clip = clips
-    h, c = list(h0), list(c0)
+    h, c = map(list, state)
+    bias, weight = kernel[0, : 4 * DIM], kernel[1:, : 4 * DIM]
     y = [None] * len(x)
     for start, end in packed_steps(sizes):
         for row, token in enumerate(range(start, end)):
@@ -42,21 +43,17 @@ def test_the_gradients_are_those_of_the_equations(sizes, projected, clips, kept)
         return torch.randn(*shape, generator=generator)
 
     n, width = sum(sizes), WIDTH if projected else DIM
-    x, weight, bias = draw(n, width), draw(2 * width, 4 * DIM), draw(4 * DIM)
+    x, kernel = draw(n, width), draw(1 + 2 * width, 4 * DIM + 2)  # two of padding
     projection = draw(DIM, width) if projected else None
-    h0, c0 = 0.3 * draw(sizes[0], width), 0.3 * draw(sizes[0], DIM)
+    state = 0.3 * draw(sizes[0], width), 0.3 * draw(sizes[0], DIM)
     keep = (draw(n, 1) > -0.5).float() if kept else None
     wanted = draw(n, width)
     found = []
     for run in (lstm_train, plain_lstm):
-        params = [p.clone().requires_grad_() for p in (x, weight, bias)]
-        if projected:
-            params.append(projection.clone().requires_grad_())
-        args = (params[0], h0, c0, *params[1:3], params[3] if projected else None)
-        if run is lstm_train:
-            out = run(*args, sizes, keep, clips[0], clips[1])
-        else:
-            out = run(*args, sizes, keep, clips)
+        given = (x, kernel, projection) if projected else (x, kernel)
+        params = [p.clone().requires_grad_() for p in given]
+        weights = params[1], params[2] if projected else None
+        out = run(params[0], state, *weights, sizes, keep, clips)
         (out[0] * wanted).sum().backward()
         found.append([t.detach() for t in out] + [p.grad for p in params])
     for mine, theirs in zip(*found):
@@ -67,8 +64,8 @@ def test_the_gradients_are_those_of_the_equations(sizes, projected, clips, kept)
 def test_a_second_backward_pass_is_refused_and_not_wrong():
     x = torch.randn(4, 3, requires_grad=True)
     y, _, _ = lstm_train(
-        x, torch.zeros(2, 3), torch.zeros(2, 5), torch.randn(6, 20),
-        torch.randn(20), torch.randn(5, 3), [2, 2],
+        x, (torch.zeros(2, 3), torch.zeros(2, 5)), torch.randn(7, 20),
+        torch.randn(5, 3), [2, 2],
     )  # fmt: skip
     y.sum().backward(retain_graph=True)
     with pytest.raises((TypeError, RuntimeError)):

@@ -4,7 +4,7 @@ import torch
 from thinc.api import Config
 
 import spacy_elmo.layers.segmenters  # noqa: F401 (registers the segmenters)
-from spacy_elmo.pretraining import step, training
+from spacy_elmo.pretraining import training
 from spacy_elmo.pretraining.config import CorpusSettings, read_settings
 from spacy_elmo.pretraining.corpus import Preparation, load_corpus
 
@@ -56,7 +56,7 @@ def make_settings(tmp_path):
 @pytest.fixture
 def stop_at(monkeypatch):
     """stop_at(n) kills the run at the n-th update from now; stop_at(None) not."""
-    update = step.train_step
+    update = training.train_step
 
     def stop(n):
         left = iter(range(n)) if n is not None else None

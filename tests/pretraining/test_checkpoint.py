@@ -119,10 +119,10 @@ def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypat
     update, broken = training.train_step, tmp_path / "broken"
     arriving = {5: signal.SIGTERM, 7: signal.SIGINT}
 
-    def train_step(run, training, batch, states, step, n_steps):
-        if step + 1 in arriving:
-            os.kill(os.getpid(), arriving[step + 1])
-        return update(run, training, batch, states, step, n_steps)
+    def train_step(run, batch):
+        if run.step + 1 in arriving:
+            os.kill(os.getpid(), arriving[run.step + 1])
+        return update(run, batch)
 
     monkeypatch.setattr(training, "train_step", train_step)
     for n in arriving:

@@ -12,7 +12,6 @@ from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining.corpus import load_corpora
 from spacy_elmo.pretraining.distributed import Processes
 from spacy_elmo.pretraining.run import start_run
-from spacy_elmo.pretraining.step import train_step
 from spacy_elmo.pretraining.training import pretrain
 
 ADAGRAD = {"name": "adagrad", "learn_rate": 0.3, "decay": "none", "warmup_steps": 0}
@@ -49,7 +48,7 @@ def test_two_processes_have_the_curve_of_one_and_either_goes_on(
 ):
     recipe = {
         "rows": 5, "state": state, "dropout": 0.0, "optimizer": ADAGRAD,
-        "softmax": {**SAMPLED, "sparse": True}, "loss_scale": 10.0, "grad_clip": 10.0,
+        "softmax": SAMPLED, "loss_scale": 10.0, "grad_clip": 10.0,
         "max_tokens": 5 * 10 * 8, "checkpoint_steps": 4,
     }  # fmt: skip
     settings = make_settings(**recipe)
@@ -96,49 +95,6 @@ def test_processes_wait_for_a_long_tokenization():
         for rank in range(2)
     ]
     assert [process.wait() for process in processes] == [0, 0]
-
-
-def one_step(make_settings, tmp_path, **training):
-    settings = make_settings(dropout=0.0, **training)
-    corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
-    run = start_run(settings, corpus)
-    states = None
-    for step in range(3):
-        done = train_step(run, settings.training, run.rows.read(), states, step, 9)
-        states = done.states
-    parameters = [*run.bilm.parameters(), *run.softmax.parameters()]
-    return done, parameters
-
-
-@pytest.mark.parametrize("kind", ["full", "sampled"])
-def test_parts_of_a_batch_have_the_gradients_of_the_whole(
-    make_settings, tmp_path, kind
-):
-    recipe = {"state": "carried", "softmax": {"kind": kind, "n_samples": 20}}
-    whole, wanted = one_step(make_settings, tmp_path, **recipe)
-    parts, found = one_step(make_settings, tmp_path, accumulate_gradient=3, **recipe)
-    assert parts.loss == pytest.approx(whole.loss, rel=1e-5)
-    assert parts.norm == pytest.approx(whole.norm, rel=1e-4)
-    for mine, theirs in zip(found, wanted):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=2e-4)
-    assert parts.states[0][0].h.shape == whole.states[0][0].h.shape
-
-
-@pytest.mark.parametrize("parts", [1, 2])
-def test_sparse_gradients_are_exact_with_adagrad(make_settings, tmp_path, parts):
-    recipe = {"optimizer": ADAGRAD, "accumulate_gradient": parts, "grad_clip": 0.01}
-    dense, wanted = one_step(make_settings, tmp_path, softmax=SAMPLED, **recipe)
-    sparse, found = one_step(
-        make_settings, tmp_path, softmax={**SAMPLED, "sparse": True}, **recipe
-    )
-    assert sparse.norm == pytest.approx(dense.norm, rel=1e-5)
-    for mine, theirs in zip(found, wanted):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5)
-
-
-def test_sparse_gradients_need_an_optimizer_that_has_them(make_settings):
-    with pytest.raises(CorpusError, match="softmax.sparse needs.*adagrad"):
-        make_settings(softmax={**SAMPLED, "sparse": True})
 
 
 def test_more_processes_than_rows_are_refused(make_settings, tmp_path):

@@ -6,8 +6,8 @@ from reference import cell_name, lstm_layer, token_vector
 
 from spacy_elmo.bilm import BiLM, Options
 from spacy_elmo.errors import WeightsError
-from spacy_elmo.pretraining import evaluation
-from spacy_elmo.pretraining.evaluation import evaluate, join
+from spacy_elmo.pretraining import evaluation, language_model
+from spacy_elmo.pretraining.evaluation import evaluate, evaluate_files
 from spacy_elmo.pretraining.initialization import initialize
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
 from spacy_elmo.pretraining.softmax import Softmax
@@ -80,9 +80,9 @@ def test_perplexity_is_that_of_a_slow_computation(
 ):
     if small:
         # Every sentence and document is cut, and there are many batches.
-        sizes = {"MAX_STEPS": 3, "BATCH_TOKENS": 7, "SORTED_TOKENS": 50}
-        for name, value in sizes.items():
-            monkeypatch.setattr(evaluation, name, value)
+        monkeypatch.setattr(evaluation, "SORTED_TOKENS", 50)
+        monkeypatch.setattr(language_model, "MAX_STEPS", 3)
+        monkeypatch.setattr(language_model, "MAX_BATCH_TOKENS", 7)
     write_model(bilm, softmax, tmp_path / "model")
     arrays, vocabulary = read_arrays(tmp_path / "model"), corpus.words
     vocabulary = vocabulary[: corpus.vocab_size]
@@ -112,13 +112,13 @@ def test_files_have_together_the_perplexity_of_one_text(
     bilm, softmax, corpus, make_corpus
 ):
     given = {"vocabulary": corpus.words[: corpus.vocab_size]}
-    parts = [make_corpus(TEXT, name="a.txt", **given)]
-    parts.append(make_corpus("the dog sings\n", name="b.txt", **given))
+    parts = {
+        "0": make_corpus(TEXT, name="a.txt", **given),
+        "1": make_corpus("the dog sings\n", name="b.txt", **given),
+    }
     whole = make_corpus(f"{TEXT}\nthe dog sings\n", name="c.txt", **given)
     wanted = evaluate(bilm, softmax, whole, state="zero")
-    found = join(
-        {str(i): evaluate(bilm, softmax, p, state="zero") for i, p in enumerate(parts)}
-    )
+    found = evaluate_files(bilm, softmax, parts, state="zero")
     assert found[:7] == pytest.approx(wanted[:7], rel=1e-6)
     assert found.to_dict()["files"]["1"]["n_tokens"] == 4
 

@@ -4,8 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from spacy_elmo.pretraining import softmax as softmax_module
-from spacy_elmo.pretraining.sampling import draw_sample
-from spacy_elmo.pretraining.softmax import Softmax
+from spacy_elmo.pretraining.softmax import Softmax, draw_sample
 
 V, WIDTH, N = 300, 8, 70
 
