@@ -208,9 +208,9 @@ class PlainModel(nn.Module):
         super().__init__()
         char_cnn, lstm = options.char_cnn, options.lstm
         n, width = char_cnn.n_filters, lstm.projection_dim
-        self.embed = nn.Embedding(261, char_cnn.embedding_dim)
+        self.embed = nn.Embedding(261, char_cnn.embedding.dim)
         self.convolutions = nn.ModuleList(
-            nn.Conv1d(char_cnn.embedding_dim, n_w, w) for w, n_w in char_cnn.filters
+            nn.Conv1d(char_cnn.embedding.dim, n_w, w) for w, n_w in char_cnn.filters
         )
         self.transform, self.carry = nn.Linear(n, n), nn.Linear(n, n)
         self.project = nn.Linear(n, width)
@@ -247,7 +247,7 @@ def products(settings: Settings, corpus: Corpus) -> float:
     both directions: each multiplies twice more in the backward pass.
     """
     lstm, char_cnn = settings.options.lstm, settings.options.char_cnn
-    P, n, d = lstm.projection_dim, char_cnn.n_filters, char_cnn.embedding_dim
+    P, n, d = lstm.projection_dim, char_cnn.n_filters, char_cnn.embedding.dim
     per_token = 2 * lstm.n_layers * (2 * P * 4 * lstm.dim + lstm.dim * P)
     per_token += 2 * P * settings.training.softmax.n_samples
     rows = start_run(settings, corpus).rows

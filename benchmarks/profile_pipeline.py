@@ -25,7 +25,7 @@ from spacy.training import Example
 
 from spacy_elmo.bilm import BiLM, lstm, model
 from spacy_elmo.layers import doc_encoder
-from spacy_elmo.layers.word_cache import WordCache
+from spacy_elmo.layers.caches import WordCache
 
 TURNS = 5
 SENTENCES_OF_A_DOC = 8

@@ -52,18 +52,10 @@ class Errors:
     E004 = "[ELMO004] {path} is not a readable HDF5 file ({reason}). Fetch it again."
     E005 = "[ELMO005] {path} is not a readable zip archive ({reason}). Fetch it again."
     E006 = "[ELMO006] {path} is not valid JSON ({reason})."
-    E007 = "[ELMO007] {path}: '{key}' {problem}."
+    E007 = "[ELMO007] {path}: '{key}': {problem} (found: {found})."
     E008 = (
-        "[ELMO008] {path}: dataset '{name}' is missing (wanted shape {wanted}). "
-        "Check that the weights belong to the options in {options}."
-    )
-    E009 = (
-        "[ELMO009] {path}: dataset '{name}' has shape {found}, wanted {wanted}. "
-        "Check that the weights belong to the options in {options}."
-    )
-    E010 = (
-        "[ELMO010] {path}: '{name}' is in the file, but the options in {options} "
-        "have no place for it. Check that the weights belong to the options."
+        "[ELMO008] {path}: dataset '{name}' is {found}, wanted {wanted}. Check that "
+        "the weights belong to the options in {options}."
     )
     E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
     E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
@@ -118,10 +110,6 @@ class Errors:
     E039 = (
         "[ELMO039] The mix of ELMo's layers is not initialized. Call "
         "nlp.initialize() first, or load a pipeline that was trained."
-    )
-    E040 = (
-        "[ELMO040] The sentence cache {path} cannot be used ({reason}). Give another "
-        "'sentence_cache_path', or remove the file."
     )
     E041 = "[ELMO041] This machine has no device '{device}' ({reason})."
     E042 = (
@@ -294,8 +282,8 @@ class Warnings:
     )
     W003 = "[ELMOW003] {problem} Going on from {path} instead, at step {step}."
     W004 = (
-        "[ELMOW004] The sentence cache in {path} cannot be used any more ({reason}). "
-        "Going on without it."
+        "[ELMOW004] The sentence cache {path} cannot be used ({reason}). Going on "
+        "without it. If the file is damaged, remove it."
     )
     W005 = (
         "[ELMOW005] {path}: {n:,} lines are not UTF-8, the first of them line {first}. "

@@ -1,11 +1,12 @@
-"""Files on disk: replaced as a whole, locked, hashed."""
+"""Files on disk: replaced as a whole, written as HDF5, locked, hashed."""
 
 import hashlib
+import io
 import os
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, Union
+from typing import Any, BinaryIO, Callable, Iterator, Optional, Union
 
 # torch brings it, and needs it too.
 from filelock import FileLock, Timeout
@@ -34,6 +35,50 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def create_hdf5(path: Path, **options: Any) -> Iterator[Any]:
+    """Open an HDF5 file for writing; one that is there is written over.
+
+    **options: For h5py.File.
+    RAISES (OSError): If it cannot be written, for instance on a full disk.
+    """
+    import h5py
+
+    with _Target(path, "w+") as target:
+        try:
+            with h5py.File(target, "w", **options) as h5:
+                yield h5
+        finally:
+            if target.failure is not None:
+                code, reason = target.failure.errno, target.failure.strerror
+                raise OSError(code, reason, str(path)) from None
+
+
+class _Target(io.FileIO):
+    """A file whose failures HDF5 does not hear of: it would try again when it closes
+    the file and when the process ends, and crash there.
+    """
+
+    failure: Optional[OSError] = None
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data)
+        try:
+            while self.failure is None and len(left):
+                left = left[super().write(left) :]
+        except OSError as e:
+            self.failure = e
+        return len(data)
+
+    def truncate(self, size: Optional[int] = None) -> int:
+        try:
+            if self.failure is None:
+                return super().truncate(size)
+        except OSError as e:
+            self.failure = e
+        return size or 0
 
 
 @contextmanager

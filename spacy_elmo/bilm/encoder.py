@@ -25,7 +25,7 @@ class CharacterEncoder(nn.Module):
 
     def __init__(self, options: CharCNNOptions, width: int):
         super().__init__()
-        n, d = options.n_filters, options.embedding_dim
+        n, d = options.n_filters, options.embedding.dim
         self.options = options
         self.widest = max(w for w, _ in options.filters)
         self.window = options.max_characters_per_token

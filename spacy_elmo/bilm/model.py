@@ -2,7 +2,9 @@ from pathlib import Path
 from typing import (
     Any,
     Dict,
+    Iterator,
     List,
+    Mapping,
     NamedTuple,
     Optional,
     Sequence,
@@ -20,8 +22,17 @@ from ..errors import Errors
 from .batching import Ints1d, SentenceBatch, make_batches
 from .characters import BOS, BOS_ROW, EOS, EOS_ROW, words_to_ids
 from .encoder import CharacterEncoder
+from .files import find_files
 from .lstm import LSTMLayer, LSTMState
 from .lstm_predict import Moves
+from .official_format import (
+    Entry,
+    check_datasets,
+    layout,
+    open_hdf5,
+    read_dataset,
+    write_files,
+)
 from .options import Options
 from .precision import check_precision, choose_precision
 from .tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
@@ -66,19 +77,39 @@ class BiLM(nn.Module):
         RETURNS (BiLM): The model, in evaluation mode and without gradients.
         RAISES (WeightsError): If anything is missing, broken or contradictory.
         """
-        from .official_format import read_bilm
+        files = find_files(path)
+        options = Options.from_json(files.options, files.options_name)
+        # Without memory until the file is known to fit: options can ask for terabytes.
+        with torch.device("meta"):
+            bilm = cls(options)
+        with open_hdf5(files) as h5, torch.no_grad():
+            check_datasets(h5, bilm.layout(), files)
+            bilm.to_empty(device="cpu")
+            for layer in (*bilm.layers_of(0), *bilm.layers_of(1)):
+                layer.kernel.zero_()  # its padding is in no file
+            for entry in bilm.layout():
+                array = torch.from_numpy(read_dataset(h5, entry.name, files))
+                entry.param.copy_(entry.read(array))
+        return bilm.eval().requires_grad_(False)
 
-        return read_bilm(path)
-
-    def save(self, directory: Union[str, Path], *, dtype: str = "float32") -> None:
+    def save(
+        self,
+        directory: Union[str, Path],
+        *,
+        dtype: str = "float32",
+        extra: Mapping[str, npt.NDArray[np.float32]] = {},
+    ) -> None:
         """Write options.json and weights.hdf5 in the official layout.
 
         directory (str or Path): Made if need be.
         dtype (str): "float32" or "float16".
+        extra (Mapping[str, ndarray]): More datasets by name, such as the softmax.
         """
-        from .official_format import write_bilm
+        write_files(Path(directory), self.options, self.layout(), dtype, extra)
 
-        write_bilm(self, directory, dtype=dtype)
+    def layout(self) -> Iterator[Entry]:
+        """The parameters as datasets of the official layout."""
+        return layout(self.encoder, [self.layers_of(0), self.layers_of(1)])
 
     @property
     def n_parameters(self) -> int:

@@ -1,30 +1,19 @@
-"""The official HDF5 layout (bilm-tf's `dump_weights`) <-> BiLM."""
+"""The official HDF5 layout, that of bilm-tf's `dump_weights`."""
 
-import json
+from contextlib import contextmanager
 from pathlib import Path
-from typing import (
-    Any,
-    BinaryIO,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Tuple,
-    Union,
-)
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import Errors, WeightsError
-from ..storage import replacing
-from .files import ModelFiles, PathLike, find_files
-from .hdf5 import create_hdf5, open_hdf5, read_dataset, write_dataset
-from .model import BiLM
+from ..storage import create_hdf5, replacing
+from .encoder import CharacterEncoder
+from .files import ModelFiles
+from .lstm import LSTMLayer
 from .options import Options
 
 Floats = npt.NDArray[Any]
@@ -32,187 +21,180 @@ Floats = npt.NDArray[Any]
 # Groups that describe the biLM: a name in them that the options do not ask for is an
 # error. Others (our softmax, for instance) are left alone.
 KNOWN_GROUPS = ("char_embed", "CNN", "CNN_", "RNN_")
+MAX_RATIO = 1000  # of a dataset's size in memory to that in the file
 
 
 class Entry(NamedTuple):
-    """A dataset of the official layout and the parameter that it fills."""
+    """A dataset of the official layout, the parameter that it holds, and what makes
+    the one of the other: another order of the axes or of the gates.
+    """
 
     name: str
-    shape: Tuple[int, ...]
     param: Tensor
-    read: Callable[[Floats], Floats]
-    write: Callable[[Floats], Floats]
+    read: Callable[[Tensor], Tensor]
+    write: Callable[[Tensor], Tensor]
 
 
-def read_bilm(path: PathLike) -> BiLM:
-    """Load a BiLM from a directory, .zip or .hdf5 file. See BiLM.from_path."""
-    return read_files(find_files(path))
-
-
-def read_files(files: ModelFiles) -> BiLM:
-    """Load a BiLM from an options file and a weights file."""
-    options = Options.from_json(files.options, files.options_name)
-    # Without memory until the file is known to fit: options can ask for terabytes.
-    with torch.device("meta"):
-        bilm = BiLM(options)
-    with open_hdf5(files.weights, files.weights_name) as h5:
-        _check_datasets(h5, bilm, files)
-        bilm.to_empty(device="cpu")
-        for layer in (*bilm.layers_of(0), *bilm.layers_of(1)):
-            layer.kernel.detach().zero_()  # its padding is in no file
-        for entry in layout(bilm):
-            array = read_dataset(h5, entry.name, files.weights_name)
-            with torch.no_grad():
-                entry.param.copy_(torch.from_numpy(entry.read(array)))
-    return bilm.eval().requires_grad_(False)
-
-
-def write_bilm(
-    bilm: BiLM,
-    directory: PathLike,
-    *,
-    dtype: str = "float32",
-    extra: Mapping[str, Floats] = {},
-) -> None:
-    """Write options.json and weights.hdf5, each beside its place and then renamed.
-
-    bilm (BiLM): The model.
-    directory (str or Path): Made if need be.
-    dtype (str): "float32" or "float16".
-    extra (Mapping[str, ndarray]): More datasets by name, such as the softmax.
-    """
-    if dtype not in ("float32", "float16"):
-        wanted = "'float32' or 'float16'"
-        raise ValueError(Errors.E038.format(name="dtype", wanted=wanted, found=dtype))
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    with replacing(directory / "weights.hdf5") as temporary:
-        write_hdf5(bilm, temporary, dtype=dtype, extra=extra)
-    with replacing(directory / "options.json") as temporary:
-        text = json.dumps(bilm.options.to_dict(), indent=2)
-        temporary.write_text(text + "\n", encoding="utf8")
-
-
-def write_hdf5(
-    bilm: BiLM,
-    target: Union[Path, BinaryIO],
-    *,
-    dtype: str = "float32",
-    extra: Mapping[str, Floats] = {},
-) -> None:
-    """Write the weights in the official layout to a path or a binary file."""
-    import h5py
-
-    file = create_hdf5(target) if isinstance(target, Path) else h5py.File(target, "w")
-    with file as h5:
-        for entry in layout(bilm):
-            array = entry.write(entry.param.detach().float().cpu().numpy())
-            if entry.name.endswith("/B"):
-                # AllenNLP adds 1 to the forget bias in the file's own precision.
-                array = array.astype(dtype)
-                write_dataset(h5, entry.name, array, "float32")
-            else:
-                write_dataset(h5, entry.name, array, dtype)
-        for name, array in extra.items():
-            write_dataset(
-                h5, name, array, array.dtype.name, compression="gzip", shuffle=True
-            )
-
-
-def layout(bilm: BiLM) -> Iterator[Entry]:
-    """Every dataset of the official layout that the options ask for."""
-    char_cnn, lstm = bilm.options.char_cnn, bilm.options.lstm
-    encoder, P, H = bilm.encoder, lstm.projection_dim, lstm.dim
+def layout(
+    encoder: CharacterEncoder, directions: Sequence[Sequence[LSTMLayer]]
+) -> Iterator[Entry]:
+    """Every dataset of a biLM."""
     yield _plain("char_embed", encoder.char_embed)
-    for i, (w, n) in enumerate(char_cnn.filters):
-        shape = (1, w, char_cnn.embedding_dim, n)
-        weight = encoder.conv_weight[i]
-        yield Entry(f"CNN/W_cnn_{i}", shape, weight, _read_filter, _write_filter)
-        yield _plain(f"CNN/b_cnn_{i}", encoder.conv_bias[i])
+    for i, (weight, bias) in enumerate(zip(encoder.conv_weight, encoder.conv_bias)):
+        yield Entry(f"CNN/W_cnn_{i}", weight, _read_filter, _write_filter)
+        yield _plain(f"CNN/b_cnn_{i}", bias)
     for i, highway in enumerate(encoder.highways):
         for part in ("carry", "transform"):
             yield from _linear(f"CNN_high_{i}/{{}}_{part}", getattr(highway, part))
     if encoder.projection is not None:
         yield from _linear("CNN_proj/{}_proj", encoder.projection)
-    for d in range(2):
-        for i, layer in enumerate(bilm.layers_of(d)):
+    for d, layers in enumerate(directions):
+        for i, layer in enumerate(layers):
             cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{i}/LSTMCell"
-            yield Entry(
-                f"{cell}/W_0", (2 * P, 4 * H), layer.weight, _read_gates, _write_gates
-            )
-            yield Entry(f"{cell}/B", (4 * H,), layer.bias, _read_gates, _write_gates)
+            yield Entry(f"{cell}/W_0", layer.weight, _read_gates, _write_gates)
+            yield Entry(f"{cell}/B", layer.bias, _read_gates, _write_gates)
             if layer.projection is not None:
                 yield _plain(f"{cell}/W_P_0", layer.projection)
 
 
-def _check_datasets(h5: Any, bilm: BiLM, files: ModelFiles) -> None:
+def _plain(name: str, param: Tensor) -> Entry:
+    return Entry(name, param, torch.clone, torch.clone)
+
+
+def _linear(template: str, linear: nn.Linear) -> Iterator[Entry]:
+    # Stored (in, out); nn.Linear holds (out, in).
+    yield Entry(template.format("W"), linear.weight, torch.t, torch.t)
+    yield _plain(template.format("b"), linear.bias)
+
+
+def _read_filter(stored: Tensor) -> Tensor:
+    # (1, width, d, n) -> (n, d, width)
+    return stored[0].permute(2, 1, 0)
+
+
+def _write_filter(weight: Tensor) -> Tensor:
+    return weight.permute(2, 1, 0)[None]
+
+
+def _read_gates(stored: Tensor) -> Tensor:
+    # TensorFlow's gate order i, j, f, o -> i, f, o, j.
+    i, j, f, o = stored.chunk(4, -1)
+    return torch.cat([i, f, o, j], -1)
+
+
+def _write_gates(weight: Tensor) -> Tensor:
+    i, f, o, j = weight.chunk(4, -1)
+    return torch.cat([i, j, f, o], -1)
+
+
+@contextmanager
+def open_hdf5(files: ModelFiles) -> Iterator[Any]:
+    """Open the weights for reading; what h5py cannot read is a WeightsError."""
+    import h5py
+
+    try:
+        h5 = h5py.File(files.weights, "r")
+    except (OSError, ValueError, RuntimeError) as e:
+        error = Errors.E004.format(path=files.weights_name, reason=e)
+        raise WeightsError(error) from None
+    with h5:
+        yield h5
+
+
+def check_datasets(h5: Any, entries: Iterator[Entry], files: ModelFiles) -> None:
     """Names and shapes: all that the options ask for, and nothing beside it."""
     import h5py
 
-    path, options = files.weights_name, files.options_name
-    found: Dict[str, Any] = {}
+    shapes: Dict[str, Any] = {}
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
-            found[name] = item.shape
+            shapes[name] = item.shape
 
     try:
         h5.visititems(visit)
     except Exception as e:  # h5py raises nearly anything on damaged files
-        raise WeightsError(Errors.E004.format(path=path, reason=e)) from None
-    wanted = {entry.name: entry.shape for entry in layout(bilm)}
-    for name, shape in wanted.items():
-        if name not in found:
-            error = Errors.E008.format(
-                path=path, name=name, wanted=shape, options=options
-            )
-            raise WeightsError(error)
-        if found[name] != shape:
-            error = Errors.E009.format(
-                path=path, name=name, found=found[name], wanted=shape, options=options
-            )
-            raise WeightsError(error)
-    for name in found:
-        if name.startswith(KNOWN_GROUPS) and name not in wanted:
-            error = Errors.E010.format(path=path, name=name, options=options)
-            raise WeightsError(error)
+        error = Errors.E004.format(path=files.weights_name, reason=e)
+        raise WeightsError(error) from None
+    wanted = {entry.name: tuple(entry.write(entry.param).shape) for entry in entries}
+    for name in [*wanted, *(n for n in shapes if n.startswith(KNOWN_GROUPS))]:
+        if shapes.get(name) != wanted.get(name):
+            raise mismatch(name, shapes.get(name), wanted.get(name), files)
 
 
-def _same(array: Floats) -> Floats:
-    return array
+def mismatch(name: str, found: Any, wanted: Any, files: ModelFiles) -> WeightsError:
+    """The error of a dataset whose shape is not that of the options, or None."""
+    shapes = {
+        key: "missing" if shape is None else f"of shape {shape}"
+        for key, shape in (("found", found), ("wanted", wanted))
+    }
+    return WeightsError(
+        Errors.E008.format(
+            path=files.weights_name, options=files.options_name, name=name, **shapes
+        )
+    )
 
 
-def _plain(name: str, param: Tensor) -> Entry:
-    return Entry(name, tuple(param.shape), param, _same, _same)
+def read_dataset(h5: Any, name: str, files: ModelFiles) -> npt.NDArray[np.float32]:
+    """Read a dataset as float32, and check its numbers."""
+    try:
+        dataset = h5[name]
+        n_stored = dataset.id.get_storage_size()
+        if dataset.dtype.kind != "f":
+            problem = f"{dataset.dtype} instead of floating-point numbers"
+        elif dataset.external or dataset.is_virtual:
+            problem = "no numbers but a reference to another file"
+        elif dataset.nbytes > MAX_RATIO * max(n_stored, 1 << 10):
+            problem = f"{dataset.nbytes:,} bytes in {n_stored:,}"
+        else:
+            with np.errstate(over="ignore"):
+                array = np.asarray(dataset[()], dtype=np.float32)
+            if np.isfinite(array).all():
+                return array
+            problem = "NaN or infinite numbers"
+    except Exception as e:  # h5py raises nearly anything on damaged files
+        problem = f"what cannot be read: the file is damaged ({e})"
+    path = files.weights_name
+    raise WeightsError(Errors.E011.format(path=path, name=name, problem=problem))
 
 
-def _linear(template: str, linear: Any) -> Iterator[Entry]:
-    # Stored (in, out); nn.Linear holds (out, in).
-    shape = (linear.in_features, linear.out_features)
-    yield Entry(template.format("W"), shape, linear.weight, np.transpose, np.transpose)
-    yield _plain(template.format("b"), linear.bias)
+def write_files(
+    directory: Path,
+    options: Options,
+    entries: Iterator[Entry],
+    dtype: str,
+    extra: Mapping[str, Floats],
+) -> None:
+    """Write options.json and weights.hdf5, each beside its place and then renamed. See
+    BiLM.save.
+    """
+    if dtype not in ("float32", "float16"):
+        wanted = "'float32' or 'float16'"
+        raise ValueError(Errors.E038.format(name="dtype", wanted=wanted, found=dtype))
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "weights.hdf5"
+    # In this version of the format, all of the structure has checksums.
+    with replacing(path) as temporary, create_hdf5(temporary, libver="v110") as h5:
+        for name, param, _, write in entries:
+            array = write(param.detach().float().cpu()).numpy()
+            _write_dataset(h5, name, array, dtype)
+        for name, array in extra.items():
+            _write_dataset(h5, name, array, dtype, compression="gzip", shuffle=True)
+    with replacing(directory / "options.json") as temporary:
+        temporary.write_text(options.to_json(), encoding="utf8")
 
 
-def _read_filter(array: Floats) -> Floats:
-    # (1, width, d, n) -> (n, d, width)
-    filters: Floats = array[0].transpose(2, 1, 0).copy()
-    return filters
-
-
-def _write_filter(array: Floats) -> Floats:
-    return array.transpose(2, 1, 0)[None]
-
-
-def _read_gates(array: Floats) -> Floats:
-    # TensorFlow's gate order i, j, f, o -> i, f, o, j.
-    return _reorder_gates(array, (0, 2, 3, 1))
-
-
-def _write_gates(array: Floats) -> Floats:
-    return _reorder_gates(array, (0, 3, 1, 2))
-
-
-def _reorder_gates(array: Floats, order: Tuple[int, ...]) -> Floats:
-    gates: List[Floats] = np.split(array, 4, axis=-1)
-    reordered: Floats = np.concatenate([gates[g] for g in order], axis=-1)
-    return reordered
+def _write_dataset(
+    h5: Any, name: str, array: Floats, dtype: str, **options: Any
+) -> None:
+    with np.errstate(over="ignore"):
+        rounded = array.astype(dtype)
+    if not np.isfinite(rounded).all():
+        value = np.abs(array).max()
+        raise ValueError(Errors.E042.format(name=name, value=value, dtype=dtype))
+    # AllenNLP adds 1 to the forget bias in the file's own precision.
+    stored = "float32" if name.endswith("/B") else dtype
+    # One chunk: a checksum needs chunks, and an index of several would have none.
+    h5.create_dataset(
+        name, data=rounded, dtype=stored, chunks=array.shape, fletcher32=True, **options
+    )

@@ -1,8 +1,11 @@
 import json
 import reprlib
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Annotated, Any, Dict, Literal, Optional, Tuple, Union
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from ..errors import Errors, WeightsError
 
@@ -11,42 +14,63 @@ from ..errors import Errors, WeightsError
 # inference to make room for a mask; bilm-tf's training options say 261. The table
 # of embeddings has 261 rows in both cases.
 N_CHARACTERS = 261
-ACTIVATIONS = ("relu", "tanh")
+
 # Bounds of what no dataset of the weights would contradict before it costs time or
-# memory: parts of a network, characters of a word.
-MAX_PARTS = 256
-MAX_CHARACTERS = 1024
-MAX_CLIP = 3.4e38  # the largest number in float32
+# memory: widths, parts of a network, characters of a word.
+Width = Annotated[int, Field(ge=1, le=2**20)]
+Parts = Annotated[int, Field(ge=0, le=256)]
+Characters = Annotated[int, Field(ge=3, le=1024)]
+Filter = Tuple[Width, Width]
+# Up to the largest number in float32. 0 is "do not clip", as in AllenNLP: clipping to
+# 0 would leave nothing.
+Clip = Annotated[
+    Optional[Annotated[float, Field(ge=0, le=3.4e38)]],
+    AfterValidator(lambda clip: clip or None),
+]
+CONFIG = ConfigDict(strict=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
+class EmbeddingOptions:
+    """The character embeddings."""
+
+    dim: Width
+
+
+@dataclass(frozen=True, config=CONFIG)
 class CharCNNOptions:
     """The context-insensitive token encoder (Peters et al. 2018, section 3.4).
 
     filters: (width in characters, number of filters) of each convolution.
     """
 
-    filters: Tuple[Tuple[int, int], ...]
-    embedding_dim: int
-    n_highway: int = 0
-    activation: str = "relu"
-    max_characters_per_token: int = 50
-    n_characters: int = N_CHARACTERS + 1
+    filters: Annotated[Tuple[Filter, ...], Field(min_length=1, max_length=256)]
+    embedding: EmbeddingOptions
+    activation: Literal["relu", "tanh"]
+    n_highway: Parts = 0
+    max_characters_per_token: Characters = 50
+    n_characters: Annotated[
+        Literal[261, 262], AfterValidator(lambda _: N_CHARACTERS + 1)
+    ] = 262
+
+    def __post_init__(self) -> None:
+        if max(width for width, _ in self.filters) > self.max_characters_per_token:
+            raise ValueError("filters are wider than max_characters_per_token")
 
     @property
     def n_filters(self) -> int:
         return sum(n for _, n in self.filters)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class LSTMOptions:
     """The stacked LSTMs of each direction. A clip of None does not clip."""
 
-    dim: int
-    projection_dim: int
-    n_layers: int
-    cell_clip: Optional[float] = None
-    proj_clip: Optional[float] = None
+    dim: Width
+    projection_dim: Width
+    n_layers: Annotated[Parts, Field(ge=1)]
+    cell_clip: Clip = None
+    proj_clip: Clip = None
     use_skip_connections: bool = False
 
     @property
@@ -54,7 +78,7 @@ class LSTMOptions:
         return self.projection_dim != self.dim
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class Options:
     """The geometry of a biLM: the part of the official options.json that describes
     the network. Other keys (bilm-tf writes its training settings into the same
@@ -83,141 +107,27 @@ class Options:
         RETURNS (Options): The options.
         RAISES (WeightsError): If a key is missing or has an impossible value.
         """
-        read = _Reader(data, source)
-        n_characters = read.number("char_cnn.n_characters", N_CHARACTERS + 1)
-        if n_characters not in (N_CHARACTERS, N_CHARACTERS + 1):
-            read.fail("char_cnn.n_characters", f"is {n_characters}, not 261 or 262")
-        activation = read.get("char_cnn.activation")
-        if activation not in ACTIVATIONS:
-            known = " or ".join(ACTIVATIONS)
-            read.fail("char_cnn.activation", f"is unknown: {activation!r} ({known})")
-        char_cnn = CharCNNOptions(
-            filters=read.filters(),
-            embedding_dim=read.number("char_cnn.embedding.dim"),
-            n_highway=read.number(
-                "char_cnn.n_highway", 0, minimum=0, maximum=MAX_PARTS
-            ),
-            activation=activation,
-            max_characters_per_token=read.number(
-                "char_cnn.max_characters_per_token",
-                50,
-                minimum=3,
-                maximum=MAX_CHARACTERS,
-            ),
-        )
-        widest = max(width for width, _ in char_cnn.filters)
-        if widest > char_cnn.max_characters_per_token:
-            read.fail("char_cnn.filters", f"has one of {widest} characters, more than "
-                      "max_characters_per_token")  # fmt: skip
-        lstm = LSTMOptions(
-            dim=read.number("lstm.dim"),
-            projection_dim=read.number("lstm.projection_dim"),
-            n_layers=read.number("lstm.n_layers", maximum=MAX_PARTS),
-            cell_clip=read.clip("lstm.cell_clip"),
-            proj_clip=read.clip("lstm.proj_clip"),
-            use_skip_connections=read.flag("lstm.use_skip_connections"),
-        )
-        return cls(char_cnn=char_cnn, lstm=lstm)
+        return cls.from_json(json.dumps(data), source)
 
     @classmethod
     def from_json(cls, text: Union[str, bytes], source: Union[str, Path]) -> "Options":
         """Parse the text of an options file. `source` is named in errors."""
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as e:
-            raise WeightsError(Errors.E006.format(path=source, reason=e)) from None
-        return cls.from_dict(data, source)
+            return TypeAdapter(cls).validate_json(text)
+        except ValidationError as e:
+            error = e.errors()[0]
+        if error["type"] == "json_invalid":
+            reason = error["ctx"]["error"]
+            raise WeightsError(Errors.E006.format(path=source, reason=reason))
+        key, found = ".".join(map(str, error["loc"])), reprlib.repr(error["input"])
+        raise WeightsError(
+            Errors.E007.format(path=source, key=key, problem=error["msg"], found=found)
+        )
 
     def to_dict(self) -> Dict[str, Any]:
         """The official nested layout, as AllenNLP and simple_elmo read it."""
-        char_cnn, lstm = self.char_cnn, self.lstm
-        return {
-            "lstm": {
-                "use_skip_connections": lstm.use_skip_connections,
-                "projection_dim": lstm.projection_dim,
-                "cell_clip": lstm.cell_clip,
-                "proj_clip": lstm.proj_clip,
-                "dim": lstm.dim,
-                "n_layers": lstm.n_layers,
-            },
-            "char_cnn": {
-                "activation": char_cnn.activation,
-                "filters": [list(f) for f in char_cnn.filters],
-                "n_highway": char_cnn.n_highway,
-                "embedding": {"dim": char_cnn.embedding_dim},
-                "n_characters": char_cnn.n_characters,
-                "max_characters_per_token": char_cnn.max_characters_per_token,
-            },
-        }
+        return asdict(self)
 
-
-class _Reader:
-    """Dotted look-ups in the parsed JSON; each error names the file and the key."""
-
-    def __init__(self, data: Any, source: Union[str, Path]):
-        self.data = data
-        self.source = source
-
-    def fail(self, key: str, problem: str) -> None:
-        raise WeightsError(
-            Errors.E007.format(path=self.source, key=key, problem=problem)
-        )
-
-    def get(self, key: str, *default: Any) -> Any:
-        value = self.data
-        for part in key.split("."):
-            if not isinstance(value, dict) or part not in value:
-                if not default:
-                    self.fail(key, "is missing")
-                return default[0]
-            value = value[part]
-        return value
-
-    def number(
-        self, key: str, *default: Any, minimum: int = 1, maximum: int = 2**20
-    ) -> int:
-        value = self.get(key, *default)
-        if value is None and default:
-            value = default[0]
-        if isinstance(value, bool) or not isinstance(value, int):
-            self.fail(key, f"must be a whole number, not {value!r}")
-        if not minimum <= value <= maximum:
-            self.fail(key, f"is out of range: {value} ({minimum} to {maximum:,})")
-        return int(value)
-
-    def flag(self, key: str) -> bool:
-        value = self.get(key, False)
-        if value is not None and not isinstance(value, bool):
-            self.fail(key, f"must be true or false, not {value!r}")
-        return bool(value)
-
-    def clip(self, key: str) -> Optional[float]:
-        value = self.get(key, None)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.fail(key, f"must be a number or null, not {value!r}")
-        if not 0 <= value <= MAX_CLIP:
-            self.fail(key, f"is out of range: {value} (0 to {MAX_CLIP}, or null)")
-        # 0 is "do not clip", as in AllenNLP: clipping to 0 would leave nothing.
-        return float(value) or None
-
-    def filters(self) -> Tuple[Tuple[int, int], ...]:
-        key = "char_cnn.filters"
-        value = self.get(key)
-        pairs = (
-            isinstance(value, list)
-            and value
-            and all(
-                isinstance(pair, list)
-                and len(pair) == 2
-                and all(type(n) is int and 0 < n <= 2**16 for n in pair)
-                for pair in value
-            )
-        )
-        if not pairs:
-            found = reprlib.repr(value)
-            self.fail(key, f"must be a list of [width, number] pairs, not {found}")
-        if len(value) > MAX_PARTS:
-            self.fail(key, f"has {len(value):,} pairs, more than {MAX_PARTS}")
-        return tuple((width, n) for width, n in value)
+    def to_json(self) -> str:
+        """The text of an options file."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"

@@ -47,7 +47,7 @@ def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
     """
     from ..bilm import BiLM
     from ..bilm.files import find_files
-    from ..layers.sentence_cache import digest
+    from ..layers.caches import digest
     from ..storage import sha256
     from ..weights.published import read_digests
 

@@ -17,13 +17,12 @@ from thinc.types import Floats2d, Floats3d
 
 from ..bilm.tuning import MAX_BATCH_TOKENS
 from ..errors import Errors
+from .caches import SentenceCache, WordCache
 from .doc_encoder import DocEncoder, get_shim
 from .listener import ELMoListener
 from .mix import ScalarMix
 from .segmenters import Segmenter, segment_sentences
-from .sentence_cache import SentenceCache
 from .shim import BiLMShim
-from .word_cache import WordCache
 
 Encoder = Model[List[Doc], List[Floats3d]]
 Mix = Model[List[Floats3d], List[Floats2d]]

@@ -1,7 +1,5 @@
 import contextlib
 import copy
-import io
-import json
 import os
 from pathlib import Path
 from threading import RLock
@@ -11,20 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import srsly
 import torch
+from spacy.util import make_tempdir
 from thinc.api import get_current_ops, torch2xp, xp2torch
 from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
 from ..bilm.batching import make_batches
 from ..bilm.characters import BOS, EOS
-from ..bilm.files import ModelFiles
-from ..bilm.official_format import read_files, write_bilm, write_hdf5
 from ..bilm.precision import check_precision, choose_precision
 from ..errors import Errors
 from ..weights import resolve
-from .forks import guard
-from .sentence_cache import SentenceCache
-from .word_cache import WordCache
+from .caches import SentenceCache, WordCache
 
 Floats3d = npt.NDArray[np.float32]
 Sentences = Sequence[List[str]]
@@ -33,6 +28,25 @@ Stamp = Tuple[int, int, int]
 
 # The files of a component's folder. The last has the license of the weights.
 OPTIONS, WEIGHTS, META = "options.json", "weights.hdf5", "meta.json"
+
+# Held by who reads weights or touches a cache, and while a process forks: the child
+# of `nlp.pipe(n_process=2)` finds them whole, and the lock free.
+_LOCK = RLock()
+
+
+def _after_fork_in_child() -> None:
+    _LOCK.release()
+    # torch's threads did not come along, and the child would wait for them for ever
+    # at its first parallel operation. One thread needs no others.
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_LOCK.acquire,
+        after_in_parent=_LOCK.release,
+        after_in_child=_after_fork_in_child,
+    )
 
 
 class BiLMShim(Shim):
@@ -70,13 +84,11 @@ class BiLMShim(Shim):
         self.meta: Optional[str] = None
         # The file that holds these very weights, if there is one.
         self._file: Optional[Tuple[Path, Stamp]] = None
-        self._lock = RLock()
-        guard(self)
 
     @property
     def bilm(self) -> BiLM:
         """The biLM, read now if it was not yet."""
-        with self._lock:
+        with _LOCK:
             if self._model is None:
                 path = resolve(self.source)
                 self._set(BiLM.from_path(path))
@@ -93,22 +105,22 @@ class BiLMShim(Shim):
 
     def open_sentences(self) -> None:
         """From now on, in training, keep the layers of sentences."""
-        with self._lock:
+        with _LOCK:
             if not self.trainable:
                 self.sentences.open(self.bilm, self.precision)
 
     def encode(self, sentences: Sentences) -> List[Floats3d]:
         """The layers of each sentence, (n_words, L + 1, width)."""
-        with self._lock:
+        with _LOCK:
             found = self.sentences.get(sentences)
         new = [i for i, layers in enumerate(found) if layers is None]
         words, ids = _number([sentences[i] for i in new])
-        with self._lock:
+        with _LOCK:
             table = self.words.lookup(self.bilm, words)
         encoded = self.bilm.encode_ids(
             table, ids, max_batch_tokens=self.max_batch_tokens
         )
-        with self._lock:
+        with _LOCK:
             self.sentences.put([sentences[i] for i in new], encoded)
         computed = iter(encoded)
         return [next(computed) if layers is None else layers for layers in found]
@@ -168,20 +180,19 @@ class BiLMShim(Shim):
         pass
 
     def to_bytes(self) -> bytes:
-        buffer = io.BytesIO()
-        write_hdf5(self.bilm, buffer, dtype=self._exact_dtype())
-        options = json.dumps(self.bilm.options.to_dict())
-        message = {
-            "options": options, "weights": buffer.getvalue(), "meta": self.meta
-        }  # fmt: skip
+        message: Dict[str, Any] = {"meta": self.meta}
+        with make_tempdir() as folder:
+            self.bilm.save(folder, dtype=self._exact_dtype())
+            for name in (OPTIONS, WEIGHTS):
+                message[name] = (folder / name).read_bytes()
         return srsly.msgpack_dumps(message)  # type: ignore[no-any-return]
 
     def from_bytes(self, data: bytes) -> "BiLMShim":
         message = srsly.msgpack_loads(data)
-        weights = io.BytesIO(message["weights"])
-        self._set(
-            read_files(ModelFiles("options", message["options"], "weights", weights))
-        )
+        with make_tempdir() as folder:
+            for name in (OPTIONS, WEIGHTS):
+                (folder / name).write_bytes(message[name])
+            self._set(BiLM.from_path(folder))
         self.meta = message["meta"]
         return self
 
@@ -189,14 +200,14 @@ class BiLMShim(Shim):
         """Write options.json and weights.hdf5. Weights that stand unchanged in a file
         of an earlier checkpoint are linked, where the file system can.
         """
-        bilm = self.bilm
         target = directory / WEIGHTS
-        if not self._link(target):
-            write_bilm(bilm, directory, dtype=self._exact_dtype())
+        if self._link(target):
+            options = self.bilm.options.to_json()
+            (directory / OPTIONS).write_text(options, encoding="utf8")
+        else:
+            self.bilm.save(directory, dtype=self._exact_dtype())
             if not self.trainable:
                 self._file = (target.absolute(), _stamp(target))
-        options = json.dumps(bilm.options.to_dict(), indent=2) + "\n"
-        (directory / OPTIONS).write_text(options, encoding="utf8")
         if self.meta is not None:
             (directory / META).write_text(self.meta, encoding="utf8")
 
@@ -210,7 +221,7 @@ class BiLMShim(Shim):
     def _set(self, bilm: BiLM) -> None:
         device = choose_device(self.device)
         bilm.use_precision(choose_precision(self.precision, device))
-        with self._lock:
+        with _LOCK:
             bilm.to(device)
             self._model = bilm.requires_grad_(self.trainable)
             self._file = None
@@ -243,25 +254,9 @@ class BiLMShim(Shim):
         if not self.trainable:
             memo[id(self._model)] = self._model
         copied = BiLMShim.__new__(BiLMShim)
-        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied.__dict__ = copy.deepcopy(self.__dict__, memo)
         copied.id = Shim(None).id
         return copied
-
-    def __getstate__(self) -> Dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
-
-    def __setstate__(self, state: Dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = RLock()
-        guard(self)
-
-    def after_fork(self) -> None:
-        """In a forked process: a thread of the parent may have held the lock, and have
-        been at work on the caches.
-        """
-        self._lock = RLock()
-        self.words.clear()
-        self.sentences.after_fork()
 
 
 def choose_device(name: Optional[str]) -> torch.device:

@@ -18,11 +18,10 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ..bilm.hdf5 import create_hdf5
 from ..errors import CorpusError, Errors
+from ..layers.caches import digest
 from ..layers.doc_encoder import get_shim
-from ..layers.sentence_cache import digest
-from ..storage import replacing
+from ..storage import create_hdf5, replacing
 from ..storage import sha256 as sha256_of
 from ..text import make_doc, read_texts
 from .component import ELMo

@@ -25,9 +25,8 @@ from ..bilm import BiLM
 from ..bilm.batching import batch_sizes, packed_positions
 from ..bilm.characters import BOS, EOS, words_to_ids
 from ..bilm.files import find_files
-from ..bilm.hdf5 import open_hdf5, read_dataset
 from ..bilm.lstm import LSTMState
-from ..bilm.official_format import write_bilm
+from ..bilm.official_format import mismatch, open_hdf5, read_dataset
 from ..bilm.tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
 from ..errors import Errors, WeightsError, unusable
 from ..weights import resolve
@@ -60,16 +59,13 @@ def write_model(
     dtype (str): "float32" or "float16".
     """
     state = {WEIGHT: softmax.weight, BIAS: softmax.bias}
-    extra = {
-        k: v.detach().float().cpu().numpy().astype(dtype) for k, v in state.items()
-    }
-    write_bilm(bilm, output, dtype=dtype, extra=extra)
+    extra = {k: v.detach().float().cpu().numpy() for k, v in state.items()}
+    bilm.save(output, dtype=dtype, extra=extra)
 
 
 def has_softmax(path: Union[str, Path]) -> bool:
     """Whether a model was written by `write_model`; the official ones were not."""
-    files = find_files(path)
-    with open_hdf5(files.weights, files.weights_name) as h5:
+    with open_hdf5(find_files(path)) as h5:
         return WEIGHT in h5 and BIAS in h5
 
 
@@ -82,20 +78,14 @@ def read_softmax(path: Union[str, Path], width: int) -> Softmax:
     RAISES (WeightsError): If there is none, or if its shapes are wrong.
     """
     files = find_files(path)
-    name = files.weights_name
-    with open_hdf5(files.weights, name) as h5:
+    with open_hdf5(files) as h5:
         if WEIGHT not in h5 or BIAS not in h5:
-            raise WeightsError(Errors.E054.format(path=name))
-        weight = read_dataset(h5, WEIGHT, name)
-        bias = read_dataset(h5, BIAS, name)
+            raise WeightsError(Errors.E054.format(path=files.weights_name))
+        weight = read_dataset(h5, WEIGHT, files)
+        bias = read_dataset(h5, BIAS, files)
     wanted = (len(bias) if bias.ndim == 1 else 0, width)
     if weight.shape != wanted:
-        raise WeightsError(
-            Errors.E009.format(
-                path=name, name=WEIGHT, found=weight.shape, wanted=wanted,
-                options=files.options_name,
-            )
-        )  # fmt: skip
+        raise mismatch(WEIGHT, weight.shape, wanted, files)
     softmax = Softmax(*weight.shape)
     with torch.no_grad():
         softmax.weight.copy_(torch.from_numpy(weight))

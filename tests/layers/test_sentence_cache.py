@@ -12,10 +12,10 @@ from spacy.training import Example
 from spacy.vocab import Vocab
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.layers import sentence_cache
+from spacy_elmo.layers import caches
 from spacy_elmo.layers.architectures import build_bilm
+from spacy_elmo.layers.caches import SentenceCache
 from spacy_elmo.layers.doc_encoder import get_shim
-from spacy_elmo.layers.sentence_cache import SentenceCache
 
 TEXTS = ["The play ran . It closed .", "Play it", "The play ran .", "a"]
 
@@ -105,36 +105,46 @@ def test_other_weights_have_a_file_of_their_own(
     assert len(list(tmp_path.glob("*.sqlite"))) == 2
 
 
-def test_a_folder_that_cannot_be_used_is_a_clear_error(calm_weights, docs, tmp_path):
-    (tmp_path / "file").write_text("")
-    layer = build_bilm(calm_weights, sentence_cache_path=str(tmp_path / "file"))
-    with pytest.raises(OSError, match="ELMO040"):
-        run(layer, docs)
-
-
-def test_a_damaged_file_is_a_clear_error(calm_weights, docs, tmp_path):
-    run(build_bilm(calm_weights, sentence_cache_path=str(tmp_path)), docs)
-    file = next(tmp_path.glob("*.sqlite"))
-    file.write_bytes(b"no database " * 100)
-    with pytest.raises(OSError, match="ELMO040.*remove"):
-        run(build_bilm(calm_weights, sentence_cache_path=str(tmp_path)), docs)
+@pytest.mark.parametrize("broken", ["a file for a folder", "no database"])
+def test_a_folder_that_cannot_be_used_is_a_warning(
+    broken, calm_weights, docs, tmp_path
+):
+    settings = {"sentence_cache_path": str(tmp_path / "cache")}
+    wanted = run(build_bilm(calm_weights, **settings), docs)
+    file = next((tmp_path / "cache").glob("*.sqlite"))
+    if broken == "no database":
+        file.write_bytes(b"no database " * 100)
+    else:
+        file.rename(tmp_path / "moved")
+        (tmp_path / "cache").rmdir()
+        (tmp_path / "moved").rename(tmp_path / "cache")
+    layer = build_bilm(calm_weights, **settings)
+    with pytest.warns(UserWarning, match="ELMOW004.*cache"):
+        found = run(layer, docs)
+    for mine, theirs in zip(found, wanted):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_a_full_disk_ends_the_cache_and_not_the_training(
     calm_weights, tmp_path, monkeypatch
 ):
     docs = [Doc(Vocab(), words=[f"play{i}"] * 20) for i in range(20)]
-    layer = build_bilm(calm_weights, sentence_cache_path=str(tmp_path / "cache"))
     wanted = run(build_bilm(calm_weights), docs)
-    cache = get_shim(layer).sentences
-    cache.open(get_shim(layer).bilm, "float32-zero")
-    cache._disk.execute("PRAGMA max_page_count = 3")
+    connect = sqlite3.connect
+
+    def connect_to_a_small_disk(*args, **kwargs):
+        disk = connect(*args, **kwargs)
+        disk.execute("PRAGMA max_page_count = 3")
+        return disk
+
+    monkeypatch.setattr(sqlite3, "connect", connect_to_a_small_disk)
+    layer = build_bilm(calm_weights, sentence_cache_path=str(tmp_path / "cache"))
     with pytest.warns(UserWarning, match="ELMOW004.*full"):
         found = run(layer, docs)
     for vectors in (found, run(layer, docs)):
         for mine, theirs in zip(vectors, wanted):
             np.testing.assert_array_equal(mine, theirs)
-    assert cache.is_open and cache.n_bytes > 0  # in memory
+    assert get_shim(layer).sentences.n_bytes > 0  # in memory
 
 
 @pytest.mark.parametrize(
@@ -166,7 +176,7 @@ def test_damaged_rows_are_computed_again(damage, calm_weights, docs, tmp_path):
 def test_a_lock_that_lasts_is_a_warning_and_goes_on_without_the_disk(
     calm_weights, docs, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(sentence_cache, "TIMEOUT", 0.1)
+    monkeypatch.setattr(caches, "TIMEOUT", 0.1)
     settings = {"sentence_cache_path": str(tmp_path)}
     wanted = run(build_bilm(calm_weights, **settings), docs[:2])
     layer = build_bilm(calm_weights, **settings)
@@ -186,7 +196,7 @@ def test_a_process_at_work_keeps_no_other_from_the_file(
     calm_weights, docs, tmp_path, monkeypatch
 ):
     """In the middle of one run, after its first batch, another runs to its end."""
-    monkeypatch.setattr(sentence_cache, "TIMEOUT", 0.1)
+    monkeypatch.setattr(caches, "TIMEOUT", 0.1)
     settings = {"sentence_cache_path": str(tmp_path), "max_batch_tokens": 1}
     one, other = (build_bilm(calm_weights, **settings) for _ in range(2))
     n_batches, forward = [], BiLM.forward

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.layers.word_cache import WordCache
+from spacy_elmo.layers.caches import WordCache
 
 BYTES = 4 * 6  # of a word
 

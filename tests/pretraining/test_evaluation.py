@@ -133,7 +133,7 @@ def test_the_softmax_is_written_beside_the_bilm(bilm, softmax, tmp_path):
 
 def test_a_model_without_its_softmax_is_an_error(bilm, softmax, tmp_path):
     write_model(bilm, softmax, tmp_path)
-    with pytest.raises(WeightsError, match=r"ELMO009.*softmax/W.*\(\d+, 13\)"):
+    with pytest.raises(WeightsError, match=r"ELMO008.*softmax/W.*\(\d+, 13\)"):
         read_softmax(tmp_path, 13)
     bilm.save(tmp_path)
     with pytest.raises(WeightsError, match="ELMO054"):

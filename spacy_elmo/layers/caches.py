@@ -1,0 +1,190 @@
+"""What the biLM need not compute again: the token vectors of words, and in training the
+layers of sentences. Nothing of either travels with a pickled or copied pipeline.
+"""
+
+import hashlib
+import json
+import math
+import sqlite3
+import warnings
+import zlib
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..bilm import BiLM
+from ..errors import Warnings
+
+Floats3d = npt.NDArray[np.float32]
+
+# Seconds to wait while another process writes to the file: far longer than it takes
+# to write the sentences of a batch.
+TIMEOUT = 10.0
+
+
+class WordCache:
+    """Token vectors of words, which depend on nothing but the word: each is encoded
+    once for as long as it stays here. When it is full, the cache starts anew with the
+    words at hand; the frequent ones are back at once.
+
+    max_bytes (int): Memory for the vectors.
+    """
+
+    def __init__(self, max_bytes: int):
+        self.max_bytes = max_bytes
+        self.clear()
+
+    def clear(self) -> None:
+        self._rows: Dict[str, int] = {}
+        self._table = torch.empty(0, 0)
+
+    def __len__(self) -> int:
+        """How many words are kept."""
+        return len(self._rows)
+
+    @torch.no_grad()
+    def lookup(self, bilm: BiLM, words: List[str]) -> Tensor:
+        """The token vectors of distinct words.
+
+        RETURNS (Floats2d): Shape (n_words, projection).
+        """
+        width = bilm.options.lstm.projection_dim
+        capacity = self.max_bytes // (4 * width)
+        new = [word for word in words if word not in self._rows]
+        if len(self) + len(new) > capacity:
+            self.clear()
+            new = words
+        if new:
+            vectors = bilm.encode_words(new)
+            if len(new) > capacity:
+                return vectors
+            if not len(self):
+                # No memory is in use before its rows are written.
+                self._table = vectors.new_empty(capacity, width)
+            start, end = len(self), len(self) + len(new)
+            self._table[start:end] = vectors
+            self._rows.update(zip(new, range(start, end)))
+        rows = [self._rows[word] for word in words]
+        return self._table[torch.tensor(rows, dtype=torch.int64)]
+
+    def __reduce__(self) -> Any:
+        return WordCache, (self.max_bytes,)
+
+
+class SentenceCache:
+    """The layers of sentences, for training: while the biLM is frozen, what it gives
+    for a sentence never changes, and every epoch asks for it again.
+
+    Closed until `open`: text that is only predicted is seldom read twice. Once open,
+    it keeps what is predicted as well, for the evaluations between updates. Once full,
+    it stays as it is: epochs read the same sentences in turn, so that whatever makes
+    room for others would be asked for before them.
+
+    max_bytes (int): Memory for the layers, 0 for none.
+    folder (str): Keeps them on disk as well, for other processes and later runs, in a
+        file for each biLM. Not bounded.
+    """
+
+    def __init__(self, max_bytes: int, folder: Optional[str] = None):
+        self.max_bytes = max_bytes
+        self.folder = folder
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything but what is on disk, and close."""
+        self.n_bytes = 0
+        self.is_open = False
+        self._layers: Dict[str, Floats3d] = {}
+        self._shape: Tuple[int, int] = (0, 0)
+        self._file: Optional[Path] = None
+
+    def open(self, bilm: BiLM, precision: str) -> None:
+        """Start to keep layers.
+
+        bilm (BiLM): What computes them: it names the file on disk.
+        precision (str): Its precision.
+        """
+        if self.is_open or not (self.max_bytes or self.folder):
+            return
+        self.is_open = True
+        self._shape = (bilm.options.n_layers, bilm.options.width)
+        if self.folder is not None:
+            self._file = Path(self.folder) / f"{digest(bilm)}-{precision}.sqlite"
+            self._on_disk(
+                "CREATE TABLE IF NOT EXISTS layers"
+                " (words TEXT PRIMARY KEY, layers BLOB, crc INTEGER)", [()],
+            )  # fmt: skip
+
+    def get(self, sentences: Sequence[List[str]]) -> List[Optional[Floats3d]]:
+        """The layers of each sentence, (n_words, L + 1, width), or None."""
+        if not self.is_open:
+            return [None] * len(sentences)
+        keys = [json.dumps(sentence) for sentence in sentences]
+        found = [self._layers.get(key) for key in keys]
+        new = [i for i, layers in enumerate(found) if layers is None]
+        sql = "SELECT layers, crc FROM layers WHERE words = ?"
+        for i, row in zip(new, self._on_disk(sql, [(keys[i],) for i in new])):
+            found[i] = self._read(row, len(sentences[i]))
+        return found
+
+    def put(self, sentences: List[List[str]], layers: Sequence[Floats3d]) -> None:
+        """Keep the layers of sentences, if there is room."""
+        if not self.is_open:
+            return
+        keys = [json.dumps(sentence) for sentence in sentences]
+        for key, X in zip(keys, layers):
+            n_bytes = X.nbytes + len(key)
+            if key not in self._layers and self.n_bytes + n_bytes <= self.max_bytes:
+                self._layers[key] = X
+                self.n_bytes += n_bytes
+        blobs = [X.tobytes() for X in layers] if self._file else []
+        rows = [(key, blob, zlib.crc32(blob)) for key, blob in zip(keys, blobs)]
+        self._on_disk("INSERT OR REPLACE INTO layers VALUES (?, ?, ?)", rows)
+
+    def _read(self, row: Any, n_words: int) -> Optional[Floats3d]:
+        """The layers in a row of the file; a damaged one is none."""
+        blob, crc = row or (None, None)
+        shape = (n_words, *self._shape)
+        if not isinstance(blob, bytes) or len(blob) != 4 * math.prod(shape):
+            return None
+        if zlib.crc32(blob) != crc:
+            return None
+        return np.frombuffer(blob, np.float32).reshape(shape)
+
+    def _on_disk(self, sql: str, rows: Sequence[Tuple[Any, ...]]) -> List[Any]:
+        """Run a statement for each row, and fetch what it finds or None.
+
+        It is one transaction, and the file is open no longer than that: others wait as
+        long as it takes to write a batch, and a forked process takes over nothing. A
+        file that is damaged, stays locked or cannot be written is given up.
+        """
+        if self._file is not None and rows:
+            try:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                with closing(sqlite3.connect(self._file, timeout=TIMEOUT)) as disk:
+                    # What a power failure takes is computed again.
+                    disk.execute("PRAGMA synchronous = OFF")
+                    with disk:
+                        return [disk.execute(sql, row).fetchone() for row in rows]
+            except (OSError, sqlite3.Error) as e:
+                warning = Warnings.W004.format(path=self._file, reason=e)
+                warnings.warn(warning, stacklevel=2)
+                self._file = None
+        return [None] * len(rows)
+
+    def __reduce__(self) -> Any:
+        return SentenceCache, (self.max_bytes, self.folder)
+
+
+def digest(bilm: BiLM) -> str:
+    """Names a biLM by its weights and geometry."""
+    found = hashlib.sha256(repr(bilm.options).encode("utf8"))
+    for name, param in sorted(bilm.named_parameters()):
+        found.update(name.encode("utf8"))
+        found.update(np.ascontiguousarray(param.detach().cpu().numpy()).data)
+    return found.hexdigest()[:16]
