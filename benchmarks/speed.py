@@ -38,6 +38,8 @@ from inputs import (
 from peers import PEERS, ask, start_peer
 from spacy.tokens import Doc
 
+from spacy_elmo.bilm.precision import PRECISIONS
+
 # What a peer's users take, and what may be faster: sorted by length, in batches of
 BATCHES = (32, 64, 128)
 # Memory for the vectors of words, in MB: none, so that every word is new, or enough
@@ -52,7 +54,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="A treebank's .tsv")
     parser.add_argument("--peers", type=Path, help="Folder of their environments")
     parser.add_argument("--geometries", nargs="+", default=OFFICIAL)
-    parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
+    parser.add_argument("--precisions", nargs="+", default=PRECISIONS[:3])
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--words", type=int, default=10_000)
     args = parser.parse_args()

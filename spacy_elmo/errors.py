@@ -277,7 +277,7 @@ class Warnings:
         "and predicts from zeros. Is the 'elmo' component disabled or missing?"
     )
     W002 = (
-        '[ELMOW002] precision = "bfloat16" is slower than float32 on this {device}, '
+        '[ELMOW002] precision = "{precision}" is slower than float32 on this {device}, '
         "which has no {missing}: using float32."
     )
     W003 = "[ELMOW003] {problem} Going on from {path} instead, at step {step}."

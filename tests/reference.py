@@ -103,18 +103,25 @@ def token_vector(options, arrays, word):
     return x
 
 
-def lstm_layer(options, arrays, cell, xs, c, h):
+def int8_product(x, W):
+    """x and each column of W are rounded to 127 and 63 levels of each sign."""
+    x_scale = np.abs(x).max() / 127
+    w_scales = np.abs(W).max(axis=0) / 63
+    return np.rint(x / x_scale) @ np.rint(W / w_scales) * x_scale * w_scales
+
+
+def lstm_layer(options, arrays, cell, xs, c, h, product=np.matmul):
     """xs (n_steps, projection_dim) -> the outputs, and the last c and h."""
     lstm = options["lstm"]
     W, b, W_P = (arrays.get(f"{cell}/{name}") for name in ("W_0", "B", "W_P_0"))
     outputs = []
     for x in xs:
-        i, j, f, o = np.split(np.concatenate([x, h]) @ W + b, 4)
+        i, j, f, o = np.split(product(np.concatenate([x, h]), W) + b, 4)
         c = sigmoid(f + 1) * c + sigmoid(i) * np.tanh(j)  # + 1: TF's forget_bias
         c = clip(c, lstm.get("cell_clip"))
         h = sigmoid(o) * np.tanh(c)
         if W_P is not None:
-            h = clip(h @ W_P, lstm.get("proj_clip"))
+            h = clip(product(h, W_P), lstm.get("proj_clip"))
         outputs.append(h)
     return np.stack(outputs), c, h
 

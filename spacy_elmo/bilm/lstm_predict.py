@@ -2,13 +2,15 @@
 loop over time is one; how products are computed is an `Arithmetic` for each precision.
 """
 
-from typing import Callable, Dict, Optional, Protocol, Sequence, Tuple, Type
+import warnings
+from typing import Any, Callable, Dict, Optional, Protocol, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from .batching import packed_steps
+from .precision import INT8_PRODUCT
 from .tuning import CHUNK_TOKENS, LEAST_READINGS, ROW_MULTIPLE, ROWS_ALONE
 
 # Copies of rows of the state before each step, and after the last: see Reading.
@@ -16,6 +18,10 @@ Moves = Sequence[Sequence[Tuple[int, Tensor]]]
 # Given where a step's tokens start and end and its h_{t-1} (n, projection), the gates
 # before their activations, without the forget gate's +1: (4, n, dim).
 Gates = Callable[[int, int, Tensor], Tensor]
+
+
+# A scale is never zero.
+SMALLEST = 1e-30
 
 
 class Arithmetic(Protocol):
@@ -136,6 +142,36 @@ class Float32:
             torch.mm(m, self.projection, out=y)
 
 
+class Int8:
+    """Each column of a matrix has a scale, and so has each row of inputs: a sentence's
+    vectors do not depend on its neighbors in the batch. State and gates stay in
+    float32.
+    """
+
+    def __init__(self, kernel: Tensor, projection: Optional[Tensor]):
+        self.bias, self.weight = kernel[0], _pack_int8(kernel[1:])
+        self.projection = None if projection is None else _pack_int8(projection)
+
+    def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
+        width = x.shape[1]
+        xh = x.new_empty(max(sizes, default=0), 2 * width)  # [x_t; h_{t-1}]
+
+        def gates(start: int, end: int, h: Tensor) -> Tensor:
+            rows = xh[: end - start]
+            rows[:, :width] = x[start:end] if index is None else x[index[start:end]]
+            rows[:, width:] = h
+            out, scale = _int8_product(rows, self.weight)
+            return _by_gate(torch.addcmul(self.bias, out, scale, out=out))
+
+        return gates
+
+    def project(self, m: Tensor, y: Tensor) -> None:
+        if self.projection is None:
+            y.copy_(m)
+        else:
+            torch.mul(*_int8_product(m, self.projection), out=y)
+
+
 class BFloat16:
     """State, gates and sums stay in float32."""
 
@@ -170,7 +206,42 @@ class BFloat16:
         y.copy_((rows @ self.projection)[: len(m)])
 
 
-ARITHMETICS: Dict[str, Type[Arithmetic]] = {"float32": Float32, "bfloat16": BFloat16}
+ARITHMETICS: Dict[str, Type[Arithmetic]] = {
+    "float32": Float32,
+    "bfloat16": BFloat16,
+    "int8": Int8,
+}
+
+
+def _int8_product(x: Tensor, weight: Any) -> Tuple[Tensor, Tensor]:
+    """Multiply x (n, n_in), which is overwritten, by a packed weight.
+
+    RETURNS (Tuple[Floats2d, Floats2d]): The product in float32, without the scale of
+        each row, and those scales (n, 1).
+    """
+    scale = x.abs().amax(1, True).clamp_(min=SMALLEST).div_(127)
+    # Rounds x, and applies the scales of the columns.
+    product = getattr(torch.ops.quantized, INT8_PRODUCT)
+    return product(x.div_(scale), 1.0, 128, weight), scale
+
+
+def _pack_int8(weight: Tensor) -> Any:
+    """Round each column of a weight (n_in, n_out) to whole numbers of -63 to 63. With
+    more, sums of two products overflow on processors without VNNI.
+    """
+    weight = weight.t().contiguous()
+    scale = weight.abs().amax(1).clamp_(min=SMALLEST).div_(63)
+    zero = torch.zeros(len(scale), dtype=torch.int64)
+    engine = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "fbgemm"
+    try:
+        with warnings.catch_warnings():
+            # Tensors of this kind will go from PyTorch one day: see `has_int8`.
+            warnings.simplefilter("ignore")
+            rounded = torch.quantize_per_channel(weight, scale, zero, 0, torch.qint8)
+            return torch.ops.quantized.linear_prepack(rounded, None)
+    finally:
+        torch.backends.quantized.engine = engine
 
 
 def _move(copies: Sequence[Tuple[int, Tensor]], h: Tensor, c: Tensor) -> None:

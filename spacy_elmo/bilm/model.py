@@ -135,12 +135,13 @@ class BiLM(nn.Module):
         as they are.
 
         name (str): "float32", exact to 1e-5; "bfloat16", which needs a machine that
-            has it to be fast; or "auto", the fastest on the device of the model.
+            has it to be fast; "int8" on x86 processors; or "auto", the fastest on the
+            device of the model.
         RETURNS (BiLM): The same.
         RAISES (ValueError): If there is no such precision.
         """
         check_precision(name)
-        if name == "auto":
+        if name in ("int8", "auto"):
             name = choose_precision(name, self.encoder.char_embed.device)
         for layer in (*self.layers_of(0), *self.layers_of(1)):
             layer.precision = name

@@ -8,9 +8,15 @@ from ..errors import Errors, Warnings
 
 # "float32" is exact to 1e-5. The others round weights and inputs of the products;
 # state, gates and sums stay in float32. "auto" is the fastest on a device.
-PRECISIONS = ("float32", "bfloat16", "auto")
-# What computes bfloat16 fast.
-FAST_BFLOAT16 = {"cpu": "AVX512-BF16 or AMX", "cuda": "compute capability 8.0"}
+PRECISIONS = ("float32", "bfloat16", "int8", "auto")
+# What each of them needs to be fast.
+NEEDS = {
+    ("bfloat16", "cpu"): "AVX512-BF16 or AMX",
+    ("bfloat16", "cuda"): "compute capability 8.0",
+    ("int8", "cpu"): "FBGEMM in its PyTorch (x86 processors)",
+}
+# FBGEMM's product of float32 inputs and packed int8 weights.
+INT8_PRODUCT = "linear_with_input_q_dq_qweight_dq_output_fp32"
 
 
 def choose_precision(name: str, device: torch.device) -> str:
@@ -23,15 +29,19 @@ def choose_precision(name: str, device: torch.device) -> str:
     RAISES (ValueError): If there is no such precision.
     """
     check_precision(name)
-    fast = has_fast_bfloat16(device)
+    fast = {
+        "int8": has_int8(device),
+        "bfloat16": has_fast_bfloat16(device),
+        "float32": True,
+    }
     if name == "auto":
-        return "bfloat16" if fast else "float32"
-    if name == "bfloat16" and not fast:
-        missing = FAST_BFLOAT16[device.type]
-        warning = Warnings.W002.format(device=device.type, missing=missing)
-        warnings.warn(warning, stacklevel=2)
-        return "float32"
-    return name
+        return next(low for low in fast if fast[low])
+    if fast[name]:
+        return name
+    missing = NEEDS.get((name, device.type), f"{name} products")
+    warning = Warnings.W002.format(precision=name, device=device.type, missing=missing)
+    warnings.warn(warning, stacklevel=2)
+    return "float32"
 
 
 def check_precision(name: str) -> None:
@@ -41,6 +51,13 @@ def check_precision(name: str) -> None:
         raise ValueError(Errors.E021.format(precision=name, known=known))
 
 
+def has_int8(device: torch.device) -> bool:
+    """Whether this PyTorch multiplies int8 faster than float32 on a device."""
+    has_product = hasattr(torch.ops.quantized, INT8_PRODUCT)
+    has_engine = "fbgemm" in torch.backends.quantized.supported_engines
+    return device.type == "cpu" and has_product and has_engine
+
+
 def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether this CPU or GPU multiplies bfloat16 faster than float32."""
     if device.type == "cuda":
@@ -48,4 +65,4 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     if device.type != "cpu":
         return True
     probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, name, bool)() for name in probes)
+    return any(getattr(torch.cpu, probe, bool)() for probe in probes)

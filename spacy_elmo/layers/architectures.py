@@ -50,7 +50,8 @@ def build_bilm(
     max_batch_tokens (int): Tokens that run through the LSTMs at a time, which bounds
         the memory in use beside the result.
     cache_mb (float): Memory for the token vectors of words seen before.
-    precision (str): "float32", exact to 1e-5, or "bfloat16" for the LSTMs' products.
+    precision (str): Of the LSTMs' products: "float32", exact to 1e-5; "bfloat16",
+        "int8", or "auto", the fastest here.
     sentence_cache_mb (float): In training, memory for the layers of sentences, so
         that the second and later epochs need no biLM. Prediction keeps none.
     sentence_cache_path (str): In training, a folder that keeps them on disk as well,

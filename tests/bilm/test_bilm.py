@@ -218,7 +218,7 @@ def test_sentences_alike_have_the_vectors_and_states_that_each_has_alone(
             assert_close(found, expected)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_the_layers_are_the_same_without_the_state(
     precision, tiny_weights, assert_close
 ):
@@ -400,7 +400,7 @@ def test_parameters_may_live_in_one_buffer(wide, assert_close):
     torch.testing.assert_close(flat, kept, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("how", ["load_state_dict", "in place", "another buffer"])
 def test_new_weights_are_used_at_once(
     how, precision, tiny_weights, calm_weights, assert_close

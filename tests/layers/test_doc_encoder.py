@@ -159,14 +159,17 @@ def test_a_segmenter_may_be_a_generator_and_give_empty_segments(calm_weights, la
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_bfloat16_is_close_and_only_used_where_it_is_fast(
-    fast, calm_weights, layer, monkeypatch, recwarn
+@pytest.mark.parametrize("precision, probe, tolerance", [
+    ("bfloat16", "has_fast_bfloat16", 0.1), ("int8", "has_int8", 0.2)
+])  # fmt: skip
+def test_a_low_precision_is_close_and_only_used_where_it_is_fast(
+    precision, probe, tolerance, fast, calm_weights, layer, monkeypatch, recwarn
 ):
-    monkeypatch.setattr("spacy_elmo.bilm.precision.has_fast_bfloat16", lambda _: fast)
+    monkeypatch.setattr(f"spacy_elmo.bilm.precision.{probe}", lambda _: fast)
     docs = [NLP(text) for text in TEXTS]
-    rounded = build_bilm(calm_weights, precision="bfloat16")
+    rounded = build_bilm(calm_weights, precision=precision)
     found, wanted = rounded.predict(docs), layer.predict(docs)
-    assert_all_close(found, wanted, tolerance=0.1)
+    assert_all_close(found, wanted, tolerance=tolerance)
     assert np.array_equal(found[0], wanted[0]) is not fast
     assert ["ELMOW002" in str(w.message) for w in recwarn] == [True] * (not fast)
 
