@@ -179,10 +179,11 @@ def _without_surrogates(text: str) -> str:
 
 
 def _read_docbin(path: Path) -> Iterator[Any]:
+    from spacy import blank
     from spacy.tokens import DocBin
-    from spacy.vocab import Vocab
 
-    yield from DocBin().from_disk(path).get_docs(Vocab())
+    # A pipeline has registered the extensions that Docs with vectors need.
+    yield from DocBin().from_disk(path).get_docs(blank("xx").vocab)
 
 
 def _kind(path: Path) -> str:

@@ -7,7 +7,7 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ._app import app
-from ._inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenization
+from .inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenization
 
 if TYPE_CHECKING:
     from ..pretraining.evaluation import Perplexity

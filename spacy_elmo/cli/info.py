@@ -7,7 +7,7 @@ from wasabi import msg
 
 from ..errors import Errors, MissingWeights, WeightsError
 from ._app import app
-from ._inputs import JSON, read_meta
+from .inputs import JSON, read_meta
 
 
 @app.command("info")

@@ -10,7 +10,7 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors, Warnings
 from ._app import app
-from ._inputs import FILES
+from .inputs import FILES
 
 if TYPE_CHECKING:
     from spacy.language import Language

@@ -7,7 +7,7 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from ._inputs import JSON, find_mixes
+from .inputs import JSON, find_mixes
 from .plot import new_figure, save_figure
 
 if TYPE_CHECKING:

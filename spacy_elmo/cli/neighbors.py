@@ -9,7 +9,7 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from ._inputs import (
+from .inputs import (
     JSON,
     LANG,
     LAYERS,

@@ -14,8 +14,8 @@ from wasabi.markdown import MarkdownRenderer
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from ._inputs import read_meta
 from .info import geometry, read_info
+from .inputs import read_meta
 
 KINDS = ("wheel", "sdist", "none")
 PERPLEXITY = {

@@ -7,7 +7,7 @@ import typer
 from spacy.cli._util import Arg, Opt
 
 from ._app import app
-from ._inputs import (
+from .inputs import (
     BATCH_CHARACTERS,
     DEFAULT_WEIGHTS,
     FILES,

@@ -7,7 +7,7 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors, unusable
 from ._app import app
-from ._inputs import (
+from .inputs import (
     LANG,
     LAYERS,
     TEXT,

@@ -95,6 +95,9 @@ def set_dims(listener: Model[Any, Any], bilm: Model[Any, Any]) -> None:
 def _component_for(model: Model[InT, OutT], docs: InT) -> Optional[Any]:
     """The `elmo` component of these Docs' pipeline. A sourced component has that of
     the pipeline that it comes from, should that still be there: its vocab is another.
+    Pipelines that share a vocab cannot be told apart: spaCy puts one and the same
+    component into both, and neither it nor the Docs know who calls. There the vectors
+    are right as long as the source is there, and W001 comes when it has gone.
     """
     component = model.attrs["component"].get()
     if any(component is not None and doc.vocab is not component.vocab for doc in docs):

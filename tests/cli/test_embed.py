@@ -197,7 +197,7 @@ def test_a_stopped_run_goes_on_where_it_was(embed, monkeypatch, tmp_path):
 
 def test_a_killed_run_loses_no_part(elmo, tiny_weights, tmp_path, monkeypatch):
     corpus = tmp_path / "corpus.txt"
-    corpus.write_text("".join(f"Play {i} of it .\n" for i in range(2500)))
+    corpus.write_text("".join(f"Play {i} of it .\n" for i in range(1100)))
     command = [
         "embed", str(corpus), str(tmp_path / "out.hdf5"), "-w", str(tiny_weights),
         "--tokenized", "-S",
@@ -218,8 +218,8 @@ def test_a_killed_run_loses_no_part(elmo, tiny_weights, tmp_path, monkeypatch):
         done = elmo(*command)
         assert done.exit_code == 0, done.output
     with h5py.File(tmp_path / "out.hdf5", "r") as h5:
-        assert len(h5) == 2501
-        assert json.loads(h5["2499"].attrs["words"])[1] == "2499"
+        assert len(h5) == 1101
+        assert json.loads(h5["1099"].attrs["words"])[1] == "1099"
 
 
 def test_parts_of_other_settings_are_not_mixed_in(embed, elmo, corpus, tmp_path):

@@ -69,13 +69,15 @@ def test_spans_and_tokens_have_their_part_of_the_doc(nlp):
 def test_a_fresh_process_reads_vectors_of_a_docbin(nlp, tmp_path):
     DocBin(store_user_data=True, docs=[nlp(TEXT)]).to_disk(tmp_path / "docs.spacy")
     script = (
-        "import spacy, sys; from spacy.tokens import DocBin\n"
+        "import sys; from pathlib import Path; from spacy_elmo.text import read_texts\n"
+        "print([doc[3]._.elmo.shape for doc in read_texts(Path(sys.argv[1]))])\n"
+        "import spacy; from spacy.tokens import DocBin\n"
         "docs = DocBin().from_disk(sys.argv[1]).get_docs(spacy.blank('xx').vocab)\n"
         "print([doc[3]._.elmo.shape for doc in docs])"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "docs.spacy")]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout == "[(3, 12)]\n", done.stderr
+    assert done.stdout == "[(3, 12)]\n" * 2, done.stderr
 
 
 def test_extensions_that_are_there_are_left_alone():

@@ -24,7 +24,7 @@ def main():
     tagger.add_label("X")
     nlp.initialize()
     # So many new words that torch splits the work
-    texts = [f"Play {i} she{i} made{i} {i}for {i}them." for i in range(600)]
+    texts = [f"Play {i} she{i} made{i} {i}for {i}them." for i in range(300)]
     wanted = list(nlp.pipe(texts))
     torch.set_num_threads(2)
     for _ in range(3):
@@ -33,7 +33,7 @@ def main():
     for method in methods:
         multiprocessing.set_start_method(method, force=True)
         nlp.get_pipe("elmo").model.shims[0].words.clear()
-        docs = list(nlp.pipe(texts, n_process=2, batch_size=300))
+        docs = list(nlp.pipe(texts, n_process=2, batch_size=150))
         assert [doc.text for doc in docs] == texts
         for doc, other in zip(docs, wanted):
             assert doc[0].tag_ == "X"
@@ -111,8 +111,8 @@ def run_script(folder, text, *arguments):
 
 
 def test_worker_processes_give_the_same_vectors(tiny_weights, tmp_path):
-    # fork, spawn, forkserver
-    methods = sorted(multiprocessing.get_all_start_methods())
+    # What forkserver does is what spawn does: workers get the pipeline as bytes.
+    methods = sorted({"fork", "spawn"} & {*multiprocessing.get_all_start_methods()})
     assert run_script(tmp_path, SCRIPT, str(tiny_weights), *methods) == methods
 
 
