@@ -64,7 +64,7 @@ def test_help(script, run, capsys):
 def test_speed(run, treebank):
     args = ["--geometries", "toy", "--words", 60, "--turns", 1, "--text", treebank]
     found = run("speed", *args)["geometries"]["toy"]
-    assert len(found["words_per_second"]) == 4
+    assert len(found["words_per_second"]) == 6
     assert 0 < found["share_of_peak"]["float32"]
     assert found["outputs"]["spacy_elmo, bfloat16, new words, mean cosine"] > 0.999
 
