@@ -1,6 +1,4 @@
-"""The character convolutions over blocks of words of like length, with a backward
-pass of their own.
-"""
+"""The character convolutions in training, with a backward pass of their own."""
 
 from typing import Any, Iterator, List, Sequence, Tuple
 
@@ -8,44 +6,25 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Products run over so many windows at a time, whatever the words: oneDNN compiles a
-# kernel for each new shape, which takes longer than the product itself.
-CHUNK_WINDOWS = 2048
+from .tuning import CHUNK_WINDOWS
 
 
-def convolve_and_pool(
+def convolve_train(
     blocks: Sequence[Tensor], char_embed: Tensor, weight: Tensor, padding: Tensor
 ) -> Tensor:
-    """Convolve words with all filters at once and take the maximum over the windows
-    that begin on a character and over one of pure padding.
+    """The response to blocks of words: see CharacterEncoder. In autocast's precision.
 
-    blocks (Sequence[Ints2d]): Character ids of words, position by position, with
-        width - 1 paddings behind the longest word of the block: shape
-        (longest + width - 1, n).
-    char_embed (Floats2d): Character embeddings, (n_characters, d).
-    weight (Floats3d): Filters side by side over windows of the widest, narrower
-        ones ending in zeros; shape (width, d, n_filters).
+    weight (Floats3d): Filters side by side, shape (width, d, n_filters).
     padding (Floats1d): What a window of pure padding gives, (n_filters,).
-    RETURNS (Floats2d): The words of all blocks, without bias and activation; shape
-        (n_words, n_filters).
     """
-    if torch.is_grad_enabled() and weight.requires_grad:
-        device = weight.device.type
-        on = torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if on else weight.dtype
-        with torch.autocast(device, enabled=False):
-            pooled: Tensor = _ConvolveAndPool.apply(  # type: ignore[no-untyped-call]
-                tuple(blocks), char_embed, weight, padding, dtype
-            )
-        return pooled
-    width, d, n_filters = weight.shape
-    best = []
-    for ids in blocks:
-        windows = weight.new_empty(ids.shape[0] - width + 1, ids.shape[1], width, d)
-        _fill(windows, char_embed[ids])
-        response = windows.view(-1, width * d) @ weight.view(width * d, n_filters)
-        best.append(response.view(*windows.shape[:2], n_filters).amax(0))
-    return torch.maximum(torch.cat(best), padding)
+    device = weight.device.type
+    on = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if on else weight.dtype
+    with torch.autocast(device, enabled=False):
+        pooled: Tensor = _ConvolveAndPool.apply(  # type: ignore[no-untyped-call]
+            tuple(blocks), char_embed, weight, padding, dtype
+        )
+    return pooled
 
 
 def split(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) -> None:
@@ -87,7 +66,8 @@ class _ConvolveAndPool(torch.autograd.Function):
         windows = embed.new_empty(n_padded, width * d)
         windows[n_windows:] = 0.0
         for ids, part in zip(blocks, _parts(windows, sizes)):
-            _fill(part.unflatten(2, (width, d)), embed[ids])
+            embedded = embed[ids].unfold(0, width, 1)
+            part.unflatten(2, (width, d)).copy_(embedded.transpose(2, 3))
         kernel = weight.reshape(width * d, n_filters).to(dtype)
         response = embed.new_empty(n_padded, n_filters)
         for rows in _chunks(n_padded):
@@ -124,12 +104,6 @@ class _ConvolveAndPool(torch.autograd.Function):
             d_embed.index_add_(0, ids.flatten(), d_ids.flatten(0, 1))
         d_padding = (d_pooled - d_best).sum(0)
         return None, d_embed, d_kernel.view(ctx.shape), d_padding, None
-
-
-def _fill(windows: Tensor, embedded: Tensor) -> None:
-    """windows: (longest, n, width, d). embedded: (longest + width - 1, n, d)."""
-    for k in range(windows.shape[2]):
-        windows[:, :, k] = embedded[k : k + len(windows)]
 
 
 def _parts(x: Tensor, sizes: List[Tuple[int, int]]) -> Iterator[Tensor]:

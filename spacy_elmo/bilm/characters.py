@@ -1,4 +1,4 @@
-from typing import Sequence
+from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,3 +41,14 @@ def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
             row[1 : len(utf8) + 1] = np.frombuffer(utf8, dtype=np.uint8)
             row[len(utf8) + 1] = END_WORD
     return ids
+
+
+def number_words(
+    sentences: Sequence[Sequence[str]],
+) -> Tuple[List[str], List[List[int]]]:
+    """The distinct words of sentences, behind `<S>` and `</S>`, and each sentence as
+    rows of a table of their vectors.
+    """
+    rows: Dict[str, int] = {BOS: BOS_ROW, EOS: EOS_ROW}
+    ids = [[rows.setdefault(word, len(rows)) for word in words] for words in sentences]
+    return list(rows), ids

@@ -1,10 +1,10 @@
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .char_conv import convolve_and_pool
+from .char_conv import convolve_train
 from .characters import PADDING
 from .options import N_CHARACTERS, CharCNNOptions
 from .tuning import BLOCK_WORDS, CHUNK_WORDS, WORD_LENGTHS
@@ -67,9 +67,7 @@ class CharacterEncoder(nn.Module):
         blocks = [char_ids[r, : n + widest - 1].t().long() for r, n in fits]
         parts = [self._convolve_window(char_ids[r]) for r, _ in groups[len(fits) :]]
         if blocks:
-            weight = self._joined_weight()
-            padding = weight.flatten(0, 1).t() @ self.char_embed[PADDING].repeat(widest)
-            pooled = convolve_and_pool(blocks, self.char_embed, weight, padding)
+            pooled = self._convolve_blocks(blocks)
             parts.insert(0, pooled + torch.cat(list(self.conv_bias)))
         if not parts:
             return self.char_embed.new_empty(0, self.options.n_filters)
@@ -79,6 +77,36 @@ class CharacterEncoder(nn.Module):
         relu = self.options.activation == "relu"
         return torch.relu(pooled) if relu else torch.tanh(pooled)
 
+    def _convolve_blocks(self, blocks: Sequence[Tensor]) -> Tensor:
+        """Convolve words with all filters at once and take the maximum over the
+        windows that begin on a character and over one of pure padding.
+
+        blocks (Sequence[Ints2d]): Character ids of words of like length, position by
+            position, with widest - 1 paddings behind the longest word of the block:
+            shape (longest + widest - 1, n).
+        RETURNS (Floats2d): The words of all blocks, without bias and activation; shape
+            (n_words, n_filters).
+        """
+        embed, widest = self.char_embed, self.widest
+        # Filters side by side, narrower ones ending in zeros: (widest, d, n_filters)
+        weight = torch.cat(
+            [
+                F.pad(weight, (0, widest - weight.shape[2])).permute(2, 1, 0)
+                for weight in self.conv_weight
+            ],
+            dim=2,
+        )
+        padding = weight.flatten(0, 1).t() @ embed[PADDING].repeat(widest)
+        if torch.is_grad_enabled() and weight.requires_grad:
+            return convolve_train(blocks, embed, weight, padding)
+        best = []
+        for ids in blocks:
+            # (longest, n, widest, d)
+            windows = embed[ids].unfold(0, widest, 1).transpose(2, 3)
+            response = windows.flatten(2) @ weight.flatten(0, 1)
+            best.append(response.amax(0))
+        return torch.maximum(torch.cat(best), padding)
+
     def _convolve_window(self, char_ids: Tensor) -> Tensor:
         """The fixed window as the reference has it, for very long words."""
         embedded = F.embedding(char_ids.long(), self.char_embed).transpose(1, 2)
@@ -87,14 +115,6 @@ class CharacterEncoder(nn.Module):
             for weight, bias in zip(self.conv_weight, self.conv_bias)
         ]
         return torch.cat(pooled, dim=1)
-
-    def _joined_weight(self) -> Tensor:
-        """The filters side by side, shape (widest, d, n_filters)."""
-        joined = [
-            F.pad(weight, (0, self.widest - weight.shape[2])).permute(2, 1, 0)
-            for weight in self.conv_weight
-        ]  # (widest, d, n) each
-        return torch.cat(joined, dim=2)
 
 
 class Highway(nn.Module):

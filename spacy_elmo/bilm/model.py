@@ -1,7 +1,6 @@
 from pathlib import Path
 from typing import (
     Any,
-    Dict,
     Iterator,
     List,
     Mapping,
@@ -20,7 +19,7 @@ from torch.nn import functional as F
 
 from ..errors import Errors
 from .batching import Ints1d, SentenceBatch, make_batches
-from .characters import BOS, BOS_ROW, EOS, EOS_ROW, words_to_ids
+from .characters import number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
 from .lstm import LSTMLayer, LSTMState
@@ -174,8 +173,9 @@ class BiLM(nn.Module):
                 for copies in reading.moves
             ]
             words, index = np.unique(reading.words, return_inverse=True)
+            before = [LSTMState(h, c) for h, c in zip(state.h[d], state.c[d])]
             layers, last = self.run_direction(
-                d, table[_on(table, words)], reading.sizes, _state_of(state, d),
+                d, table[_on(table, words)], reading.sizes, before,
                 index=_on(table, index), moves=moves if any(moves) else None,
             )  # fmt: skip
             places = _on(table, reading.places)
@@ -253,15 +253,15 @@ class BiLM(nn.Module):
         for i, sentence in enumerate(sentences):
             if isinstance(sentence, str):
                 raise ValueError(Errors.E022.format(i=i, type="string"))
-        index: Dict[str, int] = {BOS: BOS_ROW, EOS: EOS_ROW}
-        ids = [[index.setdefault(w, len(index)) for w in s] for s in sentences]
+        words, ids = number_words(sentences)
         n_rows = len(sentences)
-        after = self.initial_state(n_rows) if state is None else _copy_state(state)
-        if after.h.shape[2] != n_rows:
-            found = after.h.shape[2]
+        before = self.initial_state(n_rows) if state is None else state
+        if before.h.shape[2] != n_rows:
+            found = before.h.shape[2]
             raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
+        after = BiLMState(before.h.clone(), before.c.clone())
         layers = self.encode_ids(
-            self.encode_words(list(index)), ids, after,
+            self.encode_words(words), ids, after,
             share=state is None, max_batch_tokens=max_batch_tokens,
         )  # fmt: skip
         return layers, after
@@ -293,7 +293,7 @@ class BiLM(nn.Module):
         closed = state is not None
         for batch in make_batches(sentences, max_batch_tokens, share, closed):
             rows = torch.tensor(batch.rows)
-            before = None if state is None else _rows_of(state, rows)
+            before = state and BiLMState(state.h[:, :, rows], state.c[:, :, rows])
             y, after = self(table, batch, before)
             flat = y.cpu().numpy()
             for row, (start, end) in zip(batch.rows, batch.spans):
@@ -310,12 +310,6 @@ class BiLM(nn.Module):
         return BiLMState(new(*shape, lstm.projection_dim), new(*shape, lstm.dim))
 
 
-def _state_of(state: Optional[BiLMState], direction: int) -> Optional[List[LSTMState]]:
-    if state is None:
-        return None
-    return [LSTMState(h, c) for h, c in zip(state.h[direction], state.c[direction])]
-
-
 def _join_states(states: List[List[LSTMState]]) -> BiLMState:
     return BiLMState(
         torch.stack([torch.stack([s.h for s in layers]) for layers in states]),
@@ -323,13 +317,5 @@ def _join_states(states: List[List[LSTMState]]) -> BiLMState:
     )
 
 
-def _rows_of(state: BiLMState, rows: Tensor) -> BiLMState:
-    return BiLMState(state.h[:, :, rows], state.c[:, :, rows])
-
-
 def _on(table: Tensor, index: Ints1d) -> Tensor:
     return torch.from_numpy(index).to(table.device)
-
-
-def _copy_state(state: BiLMState) -> BiLMState:
-    return BiLMState(state.h.clone(), state.c.clone())

@@ -58,7 +58,7 @@ def layout(
 
 
 def _plain(name: str, param: Tensor) -> Entry:
-    return Entry(name, param, torch.clone, torch.clone)
+    return Entry(name, param, torch.detach, torch.detach)
 
 
 def _linear(template: str, linear: nn.Linear) -> Iterator[Entry]:

@@ -20,6 +20,9 @@ BLOCK_WORDS = 256
 # In training, words are padded to a multiple of this: oneDNN compiles a kernel for
 # each new shape, which takes longer than the product itself.
 CHUNK_WORDS = 256
+# For the same reason, the products of the convolutions run over so many windows at a
+# time, whatever the words.
+CHUNK_WINDOWS = 2048
 
 # -- LSTM, float32 ---------------------------------------------------------------
 # A step of so many rows is one product of its inputs and its state. Where there are

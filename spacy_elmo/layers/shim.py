@@ -15,7 +15,7 @@ from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
 from ..bilm.batching import make_batches
-from ..bilm.characters import BOS, EOS
+from ..bilm.characters import number_words
 from ..bilm.precision import check_precision, choose_precision
 from ..errors import Errors
 from ..weights import resolve
@@ -114,7 +114,7 @@ class BiLMShim(Shim):
         with _LOCK:
             found = self.sentences.get(sentences)
         new = [i for i, layers in enumerate(found) if layers is None]
-        words, ids = _number([sentences[i] for i in new])
+        words, ids = number_words([sentences[i] for i in new])
         with _LOCK:
             table = self.words.lookup(self.bilm, words)
         encoded = self.bilm.encode_ids(
@@ -127,7 +127,7 @@ class BiLMShim(Shim):
 
     def begin_update(self, sentences: Sentences) -> Tuple[List[Floats3d], Backprop]:
         """As `encode`, keeping what it takes to train the biLM."""
-        words, ids = _number(sentences)
+        words, ids = number_words(sentences)
         batches = list(make_batches(ids, self.max_batch_tokens, share=False))
         with torch.enable_grad():
             table = self.bilm.encode_words(words)
@@ -274,15 +274,6 @@ def choose_device(name: Optional[str]) -> torch.device:
         reason = str(e).split("\n")[0]
         raise ValueError(Errors.E041.format(device=name, reason=reason)) from None
     return device
-
-
-def _number(sentences: Sentences) -> Tuple[List[str], List[List[int]]]:
-    """The distinct words of sentences behind <S> and </S>, and each sentence as rows
-    of a table of them.
-    """
-    index = {BOS: 0, EOS: 1}
-    ids = [[index.setdefault(w, len(index)) for w in words] for words in sentences]
-    return list(index), ids
 
 
 def _read_meta(path: Path) -> Optional[str]:
