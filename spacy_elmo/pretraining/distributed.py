@@ -17,16 +17,11 @@ TIMEOUT = timedelta(days=7)
 
 
 class Processes(NamedTuple):
-    """The processes of a run, and which one this is.
+    """The processes of a run, and which one this is."""
 
-    rank (int): This one, from 0.
-    n (int): How many there are.
-    device (torch.device): Where this one computes.
-    """
-
-    rank: int = 0
-    n: int = 1
-    device: torch.device = torch.device("cpu")
+    rank: int = 0  # this one
+    n: int = 1  # of how many
+    device: torch.device = torch.device("cpu")  # where this one computes
 
     @property
     def is_first(self) -> bool:

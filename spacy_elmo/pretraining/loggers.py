@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional
 
@@ -49,13 +50,10 @@ class Log:
 
 def _kept_lines(path: Path, step: int) -> Iterator[str]:
     for line in path.read_text(encoding="utf8").splitlines():
-        try:
+        with suppress(ValueError):  # a run was killed in the middle of a line
             record = json.loads(line)
-        except ValueError:
-            # A run that was killed in the middle of a line.
-            continue
-        if record["step"] <= step and not record.get("final"):
-            yield line + "\n"
+            if record["step"] <= step and not record.get("final"):
+                yield line + "\n"
 
 
 def _set_up(settings: Settings) -> Any:
@@ -67,9 +65,8 @@ def _set_up(settings: Settings) -> Any:
         setup: Any = registry.resolve(config)["logger"]
         # Loggers ask a pipeline for its config, and for nothing else.
         nlp = get_lang_class("xx")()
-        scores = {"score_weights": {"perplexity": 1.0}}
-        frequency = {"eval_frequency": settings.training.log_steps}
-        extra = {"training": {**scores, **frequency}}
+        every, scores = settings.training.log_steps, {"perplexity": 1.0}
+        extra = {"training": {"eval_frequency": every, "score_weights": scores}}
         nlp.config = Config(settings.config).merge(extra)
         return setup(nlp, sys.stdout, sys.stderr)
     except Exception as e:  # whatever a logger raises

@@ -14,17 +14,11 @@ MAX_LOGITS = 1 << 25
 
 
 class Sample(NamedTuple):
-    """Negatives drawn from P(k) = log((k + 2) / (k + 1)) / log(V + 1), each once.
+    """Negatives drawn from P(k) = log((k + 2) / (k + 1)) / log(V + 1), each once."""
 
-    ids (Ints1d): The words drawn, shape (n_samples,).
-    n_tries (int): Draws that it took to get as many distinct words; 0 says that the
-        sample is the whole vocabulary.
-    vocab_size (int): V.
-    """
-
-    ids: Tensor
-    n_tries: int
-    vocab_size: int
+    ids: Tensor  # the words drawn, shape (n_samples,)
+    n_tries: int  # draws that it took; 0 for the whole vocabulary
+    vocab_size: int  # V
 
     def to(self, device: torch.device) -> "Sample":
         return self._replace(ids=self.ids.to(device))
@@ -130,12 +124,10 @@ class _SoftmaxLoss(torch.autograd.Function):
         device = h.device.type
         on = torch.is_autocast_enabled(device)
         dtype = torch.get_autocast_dtype(device) if on else weight.dtype
-        h, weight, bias = h.detach().float(), weight.detach(), bias.detach()
         with torch.autocast(device, enabled=False):
-            loss, *gradients = _loss_and_gradients(
-                h, weight, bias, targets, sample, dtype
+            loss, *ctx.gradients = _loss_and_gradients(
+                h.float(), weight, bias, targets, sample, dtype
             )
-        ctx.gradients = gradients
         return loss
 
     @staticmethod
@@ -146,13 +138,9 @@ class _SoftmaxLoss(torch.autograd.Function):
 
 
 def _loss_and_gradients(
-    h: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    targets: Tensor,
-    sample: Sample,
+    h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, sample: Sample,
     dtype: torch.dtype,
-) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     n, ids = len(targets), sample.ids
     w = weight[ids].to(dtype)  # (S, width)
     # Subtract the log of the expected count: the sampled softmax then estimates the

@@ -3,7 +3,7 @@
 import sys
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import (
@@ -147,8 +147,9 @@ def tokenize(
         yield from ((i, tokenizer(document)) for i, document in documents)
         return
     # Not fork: torch may have threads already.
+    start = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
     with ProcessPoolExecutor(
-        n_process, get_context("spawn"), _set_tokenizer, (tokenizer,)
+        n_process, get_context(start), _set_tokenizer, (tokenizer,)
     ) as pool:
         under_way: Deque[Future[List[Tuple[int, Sentences]]]] = deque()
         batches = minibatch(documents, BATCH_DOCUMENTS)  # type: ignore[no-untyped-call]

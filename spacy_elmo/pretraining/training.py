@@ -9,6 +9,7 @@ import time
 import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Optional
 
@@ -73,7 +74,7 @@ def pretrain(
         silent = silent or not processes.is_first
         if processes.is_first:
             output.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(hold(output / LOCK, lambda: _refuse(output)))
+            stack.enter_context(hold(output / LOCK, partial(_refuse, output)))
             _remove_parts(output)
             load_corpora(settings, output, silent=silent)
         processes.wait()  # for the cache, which the others only open

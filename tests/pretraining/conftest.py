@@ -1,3 +1,6 @@
+from functools import partial
+from multiprocessing import get_context
+
 import made_up
 import pytest
 import torch
@@ -7,6 +10,7 @@ import spacy_elmo.layers.segmenters  # noqa: F401 (registers the segmenters)
 from spacy_elmo.pretraining import training
 from spacy_elmo.pretraining.config import CorpusSettings, read_settings
 from spacy_elmo.pretraining.corpus import Preparation, load_corpus
+from spacy_elmo.pretraining.training import pretrain
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,20 +41,46 @@ def make_corpus(tmp_path):
     return make
 
 
+FORKSERVER = get_context("forkserver")
+FORKSERVER.set_forkserver_preload(["spacy_elmo.pretraining.training"])
+
+
+def settings_in(folder, n_documents=60, dev=True, overrides=None, **training):
+    """Texts and a config in a folder; `training` are settings of [training]."""
+    paths = folder / "train.txt", folder / "dev.txt"
+    for seed, path in enumerate(paths):
+        path.write_text(made_up.text(n_documents, seed))
+    held_out = paths[1] if dev else None
+    config = made_up.pretrain_config(paths[0], held_out, **training)
+    Config(config).to_disk(folder / "config.cfg")
+    return read_settings(folder / "config.cfg", overrides)
+
+
 @pytest.fixture
 def make_settings(tmp_path):
     """make_settings(n_documents=..., **settings of [training]) -> Settings"""
+    return partial(settings_in, tmp_path)
 
-    def make(n_documents=60, dev=True, overrides=None, **training):
-        paths = tmp_path / "train.txt", tmp_path / "dev.txt"
-        for seed, path in enumerate(paths):
-            path.write_text(made_up.text(n_documents, seed))
-        held_out = paths[1] if dev else None
-        config = made_up.pretrain_config(paths[0], held_out, **training)
-        Config(config).to_disk(tmp_path / "config.cfg")
-        return read_settings(tmp_path / "config.cfg", overrides)
 
-    return make
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory):
+    """The folder of a finished run, in `out`, with its texts and its config."""
+    folder = tmp_path_factory.mktemp("finished")
+    pretrain(settings_in(folder), folder / "out", silent=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def start_process():
+    """start_process(function, *args) -> Process. They all come from one server, which
+    has imported what they need."""
+
+    def start(function, *args):
+        process = FORKSERVER.Process(target=function, args=args)
+        process.start()
+        return process
+
+    return start
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-import json
+import shutil
 
 import made_up
 import pytest
 import torch
+from runs import read_log
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import TrainingError
@@ -19,19 +20,19 @@ def softmax_rows(output):
 
 
 @pytest.fixture
-def trained(make_settings, tmp_path):
-    pretrain(make_settings(), tmp_path / "general", silent=True)
-    return tmp_path / "general"
-
-
-def read_log(output):
-    return [json.loads(line) for line in (output / "log.jsonl").open()]
+def trained(finished_run, tmp_path):
+    for name in ("train.txt", "config.cfg"):
+        shutil.copy(finished_run / name, tmp_path)
+    return finished_run / "out"
 
 
 def adapt(trained, tmp_path, text, overrides=None):
     for name in ("train.txt", "dev.txt"):
         (tmp_path / name).write_text(text)
-    start = {"paths.init_from": str(trained), **(overrides or {})}
+    paths = {
+        f"paths.{name}": str(tmp_path / f"{name}.txt") for name in ("train", "dev")
+    }
+    start = {"paths.init_from": str(trained), **paths, **(overrides or {})}
     settings = read_settings(tmp_path / "config.cfg", start)
     pretrain(settings, tmp_path / "domain", silent=True)
     return tmp_path / "domain"

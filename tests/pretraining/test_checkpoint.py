@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 
 import made_up
@@ -8,21 +9,21 @@ from runs import assert_same_run, losses, read_log
 
 from spacy_elmo.errors import TrainingError
 from spacy_elmo.pretraining import checkpoint, training
+from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.training import pretrain
 from spacy_elmo.storage import hold
 
 
-def test_the_checkpoint_before_a_truncated_one_is_used(make_settings, tmp_path):
-    settings = make_settings()
-    pretrain(settings, tmp_path / "unbroken", silent=True)
+def test_the_checkpoint_before_a_truncated_one_is_used(finished_run, tmp_path):
+    settings = read_settings(finished_run / "config.cfg")
     broken = tmp_path / "broken"
-    pretrain(settings, broken, silent=True)
+    shutil.copytree(finished_run / "out", broken)
     last, previous = broken / checkpoint.CHECKPOINT, broken / checkpoint.PREVIOUS
     last.write_bytes(last.read_bytes()[:-1000])
     (broken / f".{checkpoint.CHECKPOINT}.left").touch()
     with pytest.warns(UserWarning, match=r"ELMOW003.*checkpoint\.pt.*at step 6"):
         pretrain(settings, broken, silent=True)
-    assert_same_run(broken, tmp_path / "unbroken")
+    assert_same_run(broken, finished_run / "out")
     assert not list(broken.glob(".*"))
     for path in (last, previous):
         path.write_bytes(b"")
@@ -93,9 +94,11 @@ def change(path, key, value):
     ],
 )
 def test_a_checkpoint_with_a_field_missing_or_wrong_counts_as_damaged(
-    finished, key, value
+    finished_run, tmp_path, key, value
 ):
-    settings, output = finished
+    output = tmp_path / "out"
+    shutil.copytree(finished_run / "out", output)
+    settings = read_settings(finished_run / "config.cfg", {"paths.dev": None})
     change(output / checkpoint.CHECKPOINT, key, value)
     with pytest.warns(UserWarning, match=r"ELMOW003.*checkpoint\.pt.*at step 6"):
         pretrain(settings, output, silent=True)
@@ -103,14 +106,6 @@ def test_a_checkpoint_with_a_field_missing_or_wrong_counts_as_damaged(
         change(output / name, key, value)
     with pytest.raises(TrainingError, match=r"ELMO056.*checkpoint\.pt"):
         pretrain(settings, output, silent=True)
-
-
-@pytest.fixture
-def finished(make_settings, tmp_path):
-    """Settings, and the folder of the run that they gave."""
-    settings = make_settings(dev=False)
-    pretrain(settings, tmp_path / "out", silent=True)
-    return settings, tmp_path / "out"
 
 
 def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypatch):
