@@ -17,6 +17,8 @@ from typing import Any, Dict, List
 import spacy
 from experiments.data import convert
 from harness import ROOT, machine, make_parser, run_python, save, table
+from spacy.language import Language
+from spacy.training import Corpus
 from thinc.api import Config
 
 from spacy_elmo.cli.mixes import get_mixes
@@ -105,37 +107,51 @@ def train(task: str, arm: str, seed: int, args: argparse.Namespace) -> Dict[str,
         "score": nlp.meta["performance"][score],
         "seconds": round(seconds, 1),
         "command": " ".join(map(str, ["python", *command])),
-        **({"mixes": get_mixes(nlp)} if arm == "elmo" else {}),
+        **(of_elmo(nlp, output / "model-best", dev, score) if arm == "elmo" else {}),
     }
 
 
+def of_elmo(nlp: Language, path: Path, dev: Path, score: str) -> Dict[str, Any]:
+    """The mixes, and the score where the biLM runs in int8 after training without."""
+    rounded = spacy.load(path, config={"components.elmo.model.precision": "int8"})
+    scores = rounded.evaluate(list(Corpus(dev)(rounded)))
+    return {"mixes": get_mixes(nlp), "score_int8": scores[score]}
+
+
 def render(results: Dict[str, Any]) -> str:
-    """Tasks by arms, the mean over the seeds."""
+    """Tasks by arms: mean and deviation over the seeds."""
     runs = results["runs"]
     parts = []
     for budget in sorted({key.split("/")[2] for key in runs}):
         rows = []
         for task, (data, _, _, score) in TASKS.items():
-            means = {}
-            for arm in ARMS:
-                scores = scores_of(runs, f"{task}/{arm}/{budget}/")
-                means[arm] = statistics.mean(scores) if scores else None
-            default, elmo = means["spacy_default"], means["elmo"]
-            removed = None
-            if default is not None and elmo is not None:
-                removed = (elmo - default) / (1 - default)
-            cells = ["-" if x is None else x for x in (*means.values(), removed)]
-            rows.append([f"{data}, {score}", *cells])
+            default, *others, elmo = (
+                of_seeds(runs, f"{task}/{arm}/{budget}/", "score") for arm in ARMS
+            )
+            in_int8 = of_seeds(runs, f"{task}/elmo/{budget}/", "score_int8")
+            removed = "-"
+            if default and elmo:
+                mean = statistics.mean(default)
+                removed = f"{(statistics.mean(elmo) - mean) / (1 - mean):.1%}"
+            cells = map(cell, (default, *others, elmo, in_int8))
+            rows.append([f"{data}, {score}", *cells, removed])
         steps, words = budget.split("x")
+        names = [*ARMS.values(), "the same, run in int8", "errors removed"]
         parts += [
-            f"{steps} updates of {words} words; dev.\n",
-            table(["task", *ARMS.values(), "errors removed"], rows, ".4f"),
-        ]
+            f"{steps} updates of {words} words; dev.\n", table(["task", *names], rows)
+        ]  # fmt: skip
     return "\n".join([*parts, f"Machine: {results['machine']}.\n"])
 
 
-def scores_of(runs: Runs, prefix: str) -> List[float]:
-    return [run["score"] for key, run in runs.items() if key.startswith(prefix)]
+def of_seeds(runs: Runs, prefix: str, name: str) -> List[float]:
+    return [r[name] for key, r in runs.items() if key.startswith(prefix) and name in r]
+
+
+def cell(scores: List[float]) -> str:
+    if not scores:
+        return "-"
+    mean = f"{statistics.mean(scores):.4f}"
+    return f"{mean} ± {statistics.stdev(scores):.4f}" if len(scores) > 1 else mean
 
 
 if __name__ == "__main__":
