@@ -34,6 +34,14 @@ def unusable(path: Union[str, Path], problem: str) -> CorpusError:
     return CorpusError(Errors.E051.format(path=path, problem=problem))
 
 
+def require(holds: bool, name: str, wanted: str, found: object) -> None:
+    """RAISES (ValueError): If an argument is not what is wanted."""
+    if not holds:
+        raise ValueError(
+            Errors.E038.format(name=name, wanted=wanted, found=repr(found))
+        )
+
+
 class Errors:
     # Options and weights
     E001 = (
@@ -66,7 +74,7 @@ class Errors:
     )
     E021 = "[ELMO021] Unknown precision '{precision}': use one of {known}."
     E022 = (
-        "[ELMO022] Sentence {i} is a {type}, not a list of words. Split it first, for "
+        "[ELMO022] Sentence {i} is a string, not a list of words. Split it first, for "
         "instance by spaCy's tokenizer."
     )
     # Documents and listeners
@@ -90,21 +98,9 @@ class Errors:
         "and width {width}: 'elmo' has other weights than this component was trained "
         "with. Load the pipeline with its own weights, or train the component again."
     )
-    E034 = (
-        "[ELMO034] Unknown layers '{layers}'{has}: use 'all', 'top' or the number of "
-        "a layer from 0 to L."
-    )
-    E035 = (
-        "[ELMO035] 'init' has {found} weights, but the biLM has {wanted} layers "
-        "(layer 0, the token layer, counts)."
-    )
-    E036 = (
-        "[ELMO036] 'init' must be weights after the softmax: positive numbers whose "
-        "sum is 1, not {init}."
-    )
     E037 = (
-        "[ELMO037] The segmenter returned spans that do not cover each token of the "
-        "Doc once and in order (at token {i} of {n})."
+        "[ELMO037] The segmenter must return spans that cover each token of the Doc "
+        "once and in order. At token {i} of {n}: {found}."
     )
     E038 = "[ELMO038] {name} must be {wanted}, not {found}."
     E039 = (
@@ -115,10 +111,6 @@ class Errors:
     E042 = (
         "[ELMO042] '{name}' holds {value:.3g}, which is too large for {dtype}. Save "
         "the model in float32."
-    )
-    E045 = (
-        "[ELMO045] The segmenter returned {found}, not the spans of its Doc that are "
-        "to be read as sentences."
     )
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}."

@@ -252,7 +252,7 @@ class BiLM(nn.Module):
         """
         for i, sentence in enumerate(sentences):
             if isinstance(sentence, str):
-                raise ValueError(Errors.E022.format(i=i, type="string"))
+                raise ValueError(Errors.E022.format(i=i))
         words, ids = number_words(sentences)
         n_rows = len(sentences)
         before = self.initial_state(n_rows) if state is None else state

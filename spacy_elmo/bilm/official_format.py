@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..errors import Errors, WeightsError
+from ..errors import Errors, WeightsError, require
 from ..storage import create_hdf5, replacing
 from .encoder import CharacterEncoder
 from .files import ModelFiles
@@ -168,9 +168,8 @@ def write_files(
     """Write options.json and weights.hdf5, each beside its place and then renamed. See
     BiLM.save.
     """
-    if dtype not in ("float32", "float16"):
-        wanted = "'float32' or 'float16'"
-        raise ValueError(Errors.E038.format(name="dtype", wanted=wanted, found=dtype))
+    known = dtype in ("float32", "float16")
+    require(known, "dtype", "'float32' or 'float16'", dtype)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "weights.hdf5"
     # In this version of the format, all of the structure has checksums.

@@ -16,7 +16,7 @@ from thinc.api import (
 from thinc.types import Floats2d, Floats3d
 
 from ..bilm.tuning import MAX_BATCH_TOKENS
-from ..errors import Errors
+from ..errors import require
 from .caches import SentenceCache, WordCache
 from .doc_encoder import DocEncoder, get_shim
 from .listener import ELMoListener
@@ -61,9 +61,14 @@ def build_bilm(
     RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.
     RAISES (ValueError): If an argument cannot be.
     """
-    _check_number("max_batch_tokens", max_batch_tokens, 1)
-    _check_number("cache_mb", cache_mb, 0)
-    _check_number("sentence_cache_mb", sentence_cache_mb, 0)
+    for name, number, least in (
+        ("max_batch_tokens", max_batch_tokens, 1),
+        ("cache_mb", cache_mb, 0),
+        ("sentence_cache_mb", sentence_cache_mb, 0),
+    ):
+        # spaCy checks a config, and hands "64" on as it is.
+        holds = isinstance(number, (int, float)) and least <= number < float("inf")
+        require(holds, name, f"a number of at least {least}", number)
     shim = BiLMShim(
         str(weights),
         precision=precision,
@@ -168,11 +173,3 @@ def _init_mixed(
         mix.set_dim(dim, encoder.get_dim(dim), force=True)
     mix.initialize(X=encoder.predict(X) if X else None)
     model.set_dim("nO", mix.get_dim("nO"), force=True)
-
-
-def _check_number(name: str, found: object, least: int) -> None:
-    # spaCy checks a config, and hands "64" on as it is.
-    if not isinstance(found, (int, float)) or not least <= found < float("inf"):
-        wanted = f"a number of at least {least}"
-        error = Errors.E038.format(name=name, wanted=wanted, found=repr(found))
-        raise ValueError(error)

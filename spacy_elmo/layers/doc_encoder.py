@@ -1,4 +1,3 @@
-import reprlib
 from typing import Any, Callable, Iterable, List, NamedTuple, Tuple
 
 import numpy as np
@@ -103,14 +102,14 @@ def read_sentences(docs: InT, segmenter: Segmenter) -> List[Sentence]:
 
 def _bounds(spans: Iterable[Span], doc: Doc) -> List[Tuple[int, int]]:
     """(start, end) of each segment; together they must be the Doc."""
+    at = 0
     try:
         found = [(span.start, span.end) for span in spans]
-    except (TypeError, AttributeError) as e:
+        for start, end in [*found, (len(doc), len(doc))]:
+            if start != at or end < start:
+                raise ValueError(f"a span from {start} to {end}")
+            at = end
+    except (TypeError, AttributeError, ValueError) as e:
         # The cause may be in a generator of the user's.
-        raise ValueError(Errors.E045.format(found=reprlib.repr(spans))) from e
-    at = 0
-    for start, end in [*found, (len(doc), len(doc))]:
-        if start != at or end < start:
-            raise ValueError(Errors.E037.format(i=at, n=len(doc)))
-        at = end
+        raise ValueError(Errors.E037.format(i=at, n=len(doc), found=e)) from e
     return found

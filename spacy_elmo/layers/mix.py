@@ -1,10 +1,11 @@
+from math import isclose
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from thinc.api import Model
 from thinc.types import Floats1d, Floats2d, Floats3d
 
-from ..errors import Errors
+from ..errors import Errors, require
 
 InT = List[Floats3d]
 OutT = List[Floats2d]
@@ -48,21 +49,13 @@ def ScalarMix(
     RETURNS (Model[List[Floats3d], List[Floats2d]]): From (n_tokens, L + 1, width) to
         (n_tokens, width) for each Doc.
     """
-    if not 0 <= dropout < 1:
-        wanted = "at least 0 and below 1"
-        raise ValueError(
-            Errors.E038.format(name="dropout", wanted=wanted, found=dropout)
-        )
-    if not l2 >= 0:
-        raise ValueError(Errors.E038.format(name="l2", wanted=">= 0", found=l2))
-    if layers not in ("all", "top") and not (
-        isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
-    ):
-        raise ValueError(Errors.E034.format(layers=layers, has=""))
-    if init is not None and (
-        any(s < 0 for s in init) or not np.isclose(sum(init), 1.0, atol=1e-3)
-    ):
-        raise ValueError(Errors.E036.format(init=list(init)))
+    require(0 <= dropout < 1, "dropout", "at least 0 and below 1", dropout)
+    require(l2 >= 0, "l2", "at least 0", l2)
+    known = layers in ("all", "top") or (type(layers) is int and layers >= 0)
+    require(known, "layers", "'all', 'top' or a number from 0 to L", layers)
+    if init is not None:
+        sums_up = all(s >= 0 for s in init) and isclose(sum(init), 1, abs_tol=1e-3)
+        require(sums_up, "init", "weights after the softmax, whose sum is 1", init)
     return Model(
         "elmo-mix",
         forward,
@@ -107,7 +100,12 @@ def forward(
 ) -> Tuple[OutT, Callable[[OutT], InT]]:
     ops, xp = model.ops, model.ops.xp
     s, gamma = get_mix(model)
-    _check_shapes(model, Xs)
+    n_layers, width = model.get_dim("nL"), model.get_dim("nO")
+    for X in Xs:
+        if X.shape[1:] != (n_layers, width):
+            raise ValueError(
+                Errors.E033.format(found=X.shape, n_layers=n_layers, width=width)
+            )
     inverses: List[Any] = []
     if model.attrs["layer_norm"]:
         normed = [_layer_norm(xp, X) for X in Xs]
@@ -165,8 +163,8 @@ def initialize(
     init = model.attrs["init"]
     w = ops.alloc1f(n_layers)
     if init is not None:
-        if len(init) != n_layers:
-            raise ValueError(Errors.E035.format(found=len(init), wanted=n_layers))
+        wanted = f"the weights of {n_layers} layers"
+        require(len(init) == n_layers, "init", wanted, init)
         log_s = np.log(np.maximum(init, 1e-6))
         # Softmax takes any shift; this one is the nearest to 0, where l2 pulls.
         w[:] = ops.asarray1f((log_s - log_s.mean()) / W_SCALE)
@@ -186,20 +184,9 @@ def initialize(
 def _single_layer(model: Model[InT, OutT]) -> int:
     layers, n_layers = model.attrs["layers"], model.get_dim("nL")
     layer = n_layers - 1 if layers == "top" else layers
-    if layer >= n_layers:
-        has = f" (the biLM has {n_layers}, layer 0 among them)"
-        raise ValueError(Errors.E034.format(layers=layers, has=has))
+    wanted = f"one of the biLM's {n_layers} layers, of which the first is 0"
+    require(layer < n_layers, "layers", wanted, layers)
     return int(layer)
-
-
-def _check_shapes(model: Model[InT, OutT], Xs: InT) -> None:
-    wanted = (model.get_dim("nL"), model.get_dim("nO"))
-    for X in Xs:
-        if X.shape[1:] != wanted:
-            n_layers, width = wanted
-            raise ValueError(
-                Errors.E033.format(found=X.shape, n_layers=n_layers, width=width)
-            )
 
 
 def _layer_norm(xp: Any, X: Any) -> Tuple[Any, Any]:

@@ -1,4 +1,5 @@
 from collections import Counter
+from functools import partial
 from typing import Callable, Iterable, List
 
 from spacy.attrs import ORTH
@@ -7,7 +8,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span, Token
 from spacy.util import registry
 
-from ..errors import Errors
+from ..errors import require
 
 Segmenter = Callable[[Doc], Iterable[Span]]
 
@@ -24,7 +25,7 @@ def segment_sentences(max_length: int = MAX_LENGTH) -> Segmenter:
     max_length (int): Cut after so many tokens in any case.
     RETURNS (Callable[[Doc], List[Span]]): Covers each token once and in order.
     """
-    return SentenceSegmenter(max_length, split=True)
+    return _make(max_length, split=True)
 
 
 @registry.misc("spacy_elmo.segment_docs.v1")
@@ -34,33 +35,28 @@ def segment_docs(max_length: int = MAX_LENGTH) -> Segmenter:
     max_length (int): Cut after so many tokens.
     RETURNS (Callable[[Doc], List[Span]]): Covers each token once and in order.
     """
-    return SentenceSegmenter(max_length, split=False)
+    return _make(max_length, split=False)
 
 
-class SentenceSegmenter:
-    """A class and not a closure, so that pipelines can be pickled."""
+def _make(max_length: int, split: bool) -> Segmenter:
+    require(max_length >= 1, "max_length", "at least 1", max_length)
+    # No closure, so that pipelines can be pickled.
+    return partial(_segment, max_length=max_length, split=split)
 
-    def __init__(self, max_length: int, split: bool):
-        if max_length < 1:
-            raise ValueError(
-                Errors.E038.format(name="max_length", wanted=">= 1", found=max_length)
-            )
-        self.max_length = max_length
-        self.split = split
 
-    def __call__(self, doc: Doc) -> List[Span]:
-        starts: List[int] = [0]
-        if self.split and len(doc) > 1:
-            # A Doc of one token always claims to have boundaries.
-            if doc.has_annotation("SENT_START"):
-                starts = [sent.start for sent in doc.sents]
-            else:
-                starts = punctuation_starts(doc)
-        spans = []
-        for start, end in zip(starts, [*starts[1:], len(doc)]):
-            for cut in range(start, end, self.max_length):
-                spans.append(doc[cut : min(cut + self.max_length, end)])
-        return spans
+def _segment(doc: Doc, *, max_length: int, split: bool) -> List[Span]:
+    starts: List[int] = [0]
+    # A Doc of one token always claims to have boundaries.
+    if split and len(doc) > 1:
+        if doc.has_annotation("SENT_START"):
+            starts = [sent.start for sent in doc.sents]
+        else:
+            starts = punctuation_starts(doc)
+    return [
+        doc[cut : min(cut + max_length, end)]
+        for start, end in zip(starts, [*starts[1:], len(doc)])
+        for cut in range(start, end, max_length)
+    ]
 
 
 _TERMINAL = {get_string_id(char) for char in Sentencizer.default_punct_chars}

@@ -229,7 +229,7 @@ class LanguageModel:
 def _check_words(sentences: Sequence[Sequence[str]]) -> None:
     for i, sentence in enumerate(sentences):
         if isinstance(sentence, str):
-            raise ValueError(Errors.E022.format(i=i, type="string"))
+            raise ValueError(Errors.E022.format(i=i))
 
 
 @torch.no_grad()

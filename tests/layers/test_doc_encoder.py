@@ -146,7 +146,7 @@ def test_segments_that_do_not_cover_each_token_once_are_an_error(bounds, calm_we
 @pytest.mark.parametrize("returned", [None, [[0, 2]]])
 def test_a_segmenter_that_returns_no_spans_is_an_error(returned, calm_weights):
     layer = build_bilm(calm_weights, lambda doc: returned)
-    with pytest.raises(ValueError, match="ELMO045"):
+    with pytest.raises(ValueError, match="ELMO037"):
         layer.predict([Doc(NLP.vocab, words=["a", "b"])])
 
 
