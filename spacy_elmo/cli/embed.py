@@ -5,18 +5,8 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
+from . import inputs
 from ._app import app
-from .inputs import (
-    LANG,
-    LAYERS,
-    PIPELINE,
-    TEXT,
-    TOKENIZED,
-    WEIGHTS,
-    choose_layer,
-    find_mixes,
-    load_elmo,
-)
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -29,17 +19,17 @@ SUFFIXES = (".hdf5", ".h5")
 
 @app.command("embed")
 def embed_cli(
-    text: str = TEXT,
+    text: str = inputs.TEXT,
     output_path: Path = Arg(
         ..., help="An .hdf5 file, or a directory that receives the parts as they are"
     ),
-    weights: Optional[str] = WEIGHTS,
-    pipeline: Optional[str] = PIPELINE,
+    weights: Optional[str] = inputs.WEIGHTS,
+    pipeline: Optional[str] = inputs.PIPELINE,
     layers: str = Opt(
         "all",
         "--layers",
         "-L",
-        help=f"'all', {LAYERS}, or the trained 'mix' of a --component",
+        help=f"'all', {inputs.LAYERS}, or the trained 'mix' of a --component",
     ),
     component: Optional[str] = Opt(
         None, "--component", "-c", help="Component of the pipeline whose mix it is"
@@ -47,8 +37,8 @@ def embed_cli(
     dtype: Literal["float32", "float16"] = Opt(
         "float32", "--dtype", "-d", help="Precision of the file"
     ),
-    tokenized: Optional[bool] = TOKENIZED,
-    lang: Optional[str] = LANG,
+    tokenized: Optional[bool] = inputs.TOKENIZED,
+    lang: Optional[str] = inputs.LANG,
     n_process: int = Opt(
         1,
         "--n-process",
@@ -83,9 +73,9 @@ def embed_cli(
         if is_file and output_path.exists():
             raise CorpusError(Errors.E111.format(path=output_path))
         files = find_texts(text)
-        nlp, elmo, tokenized = load_elmo(weights, pipeline, lang, tokenized)
+        nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
         mix = _find_mix(nlp, component) if layers == "mix" else None
-        layer = None if layers in ("all", "mix") else choose_layer(elmo, layers)
+        layer = None if layers in ("all", "mix") else inputs.choose_layer(elmo, layers)
         # What comes before may set the sentences that elmo reads.
         names = nlp.component_names
         for after in names[names.index(elmo.name) + 1 :]:
@@ -112,7 +102,7 @@ def _find_mix(nlp: "Language", component: Optional[str]) -> Any:
 
     RAISES (CorpusError): If there is none, or more than one.
     """
-    mixes = [(name, mix) for name, _, mix in find_mixes(nlp)]
+    mixes = [(name, mix) for name, _, mix in inputs.find_mixes(nlp)]
     found = [mix for name, mix in mixes if component in (None, name)]
     if len(found) != 1:
         names = ", ".join(dict.fromkeys(name for name, _ in mixes)) or "none"

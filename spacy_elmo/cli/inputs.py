@@ -2,16 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Tuple,
-)
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import srsly
 from spacy.cli._util import Arg, Opt
@@ -45,9 +36,7 @@ LANG = Opt(
     None, "--lang", "-l", help="Language of the text; by default as in training, or en"
 )
 TOKENIZED = Opt(
-    None,
-    "--tokenized/--raw",
-    help="Words stand between blanks; default as in training",
+    None, "--tokenized/--raw", help="Words stand between blanks; or as in training"
 )
 VOCAB = Opt(
     None, "--vocab", "-v", help="Words of the softmax; by default vocab.txt beside it"
@@ -147,22 +136,18 @@ def read_batches(
     """A text as batches of Docs, with a progress bar in a terminal. A batch is good
     until the next one is asked for: then its words leave the vocab again.
 
-    nlp (Language): Its tokenizer runs.
-    elmo (ELMo): Its segmenter says where a long Doc may be cut.
-    text (str): See `text.find_texts`.
-    tokenized (bool): Words stand between blanks.
     limit (int): Stop after the batch that reaches so many tokens.
-    YIELDS (List[Doc]): A batch. No Doc of it is much longer than BATCH_TOKENS.
-    RAISES (CorpusError): If there is none, if it is damaged or not UTF-8.
+    YIELDS (List[Doc]): A batch. No Doc of it is much longer than BATCH_TOKENS: it is
+        cut where the segmenter of `elmo` says.
+    RAISES (CorpusError): If there is no text, if it is damaged or not UTF-8.
     """
     from tqdm import tqdm
 
     from ..text import find_texts, make_doc, read_texts
 
-    files = find_texts(text)
+    files, left = find_texts(text), limit or sys.maxsize
     texts = (text for file in files for text in read_texts(file, tokenized=tokenized))
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
-        n_tokens = 0
         for part in batch_by_length(texts, BATCH_CHARACTERS):
             with nlp.memory_zone():
                 docs = (make_doc(nlp, text) for text in part)
@@ -170,8 +155,8 @@ def read_batches(
                 for batch in batch_by_length(pieces, BATCH_TOKENS):
                     yield batch
                     bar.update(sum(map(len, batch)))
-                    n_tokens += sum(map(len, batch))
-                    if limit is not None and n_tokens >= limit:
+                    left -= sum(map(len, batch))
+                    if left <= 0:
                         return
 
 

@@ -1,26 +1,15 @@
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
+from . import inputs
 from ._app import app
-from .inputs import (
-    JSON,
-    LANG,
-    LAYERS,
-    PIPELINE,
-    TEXT,
-    TOKENIZED,
-    WEIGHTS,
-    choose_layer,
-    load_elmo,
-    read_batches,
-)
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -38,13 +27,13 @@ MARGIN = 20
 
 @app.command("neighbors")
 def neighbors_cli(
-    corpus: str = TEXT,
+    corpus: str = inputs.TEXT,
     queries: List[str] = Arg(
         ...,
         metavar="QUERY...",
         help='Sentence with one word in brackets: "She made a fine [play] on the ball"',
     ),
-    layer: str = Opt("top", "--layer", help=f"Layer to compare: {LAYERS}"),
+    layer: str = Opt("top", "--layer", help=f"Layer to compare: {inputs.LAYERS}"),
     n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbors"),
     same_word: bool = Opt(
         False,
@@ -54,17 +43,17 @@ def neighbors_cli(
     limit: Optional[int] = Opt(
         None, "--limit", min=1, help="Stop after about so many tokens of the corpus"
     ),
-    weights: Optional[str] = WEIGHTS,
-    pipeline: Optional[str] = PIPELINE,
-    lang: Optional[str] = LANG,
-    tokenized: Optional[bool] = TOKENIZED,
+    weights: Optional[str] = inputs.WEIGHTS,
+    pipeline: Optional[str] = inputs.PIPELINE,
+    lang: Optional[str] = inputs.LANG,
+    tokenized: Optional[bool] = inputs.TOKENIZED,
     html_path: Optional[Path] = Opt(
         None,
         "--html",
         help="Write a page with the contexts to this file",
         dir_okay=False,
     ),
-    as_json: bool = JSON,
+    as_json: bool = inputs.JSON,
 ) -> None:
     """
     Search a corpus for the contexts that are nearest to that of a word, by the cosine
@@ -73,24 +62,22 @@ def neighbors_cli(
     """
     from ..pipeline.nearest import find_neighbors
 
-    nlp, elmo, tokenized = load_elmo(weights, pipeline, lang, tokenized)
-    choice = choose_layer(elmo, layer)
+    nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
+    choice = inputs.choose_layer(elmo, layer)
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
-    batches = read_batches(nlp, elmo, corpus, tokenized=tokenized, limit=limit)
+    batches = inputs.read_batches(nlp, elmo, corpus, tokenized=tokenized, limit=limit)
     found = find_neighbors(
         elmo, tokens, batches, layer=choice, n=n, same_word=same_word
     )
     if html_path is not None:
         write_page(html_path, found)
     if as_json:
-        results = [
-            {
-                "query": _to_dict(query),
-                "layer": layer,
-                "contexts": [{"score": score, **_to_dict(c)} for score, c in contexts],
-            }
-            for query, contexts in found
-        ]
+        results = []
+        for query, contexts in found:
+            neighbors = [{"score": score, **c.to_dict()} for score, c in contexts]
+            results.append(
+                {"query": query.to_dict(), "layer": layer, "contexts": neighbors}
+            )
         print(srsly.json_dumps(results, indent=2))
     else:
         print_tables(found)
@@ -147,10 +134,6 @@ def write_page(path: Path, found: "Neighbors") -> None:
     page = displacy.render(pages, style="ent", manual=True, page=True, jupyter=False)
     with replacing(path.resolve()) as temporary:
         temporary.write_text(page, encoding="utf8")
-
-
-def _to_dict(context: "Context") -> Dict[str, Any]:
-    return {"word": context.word, **context._asdict()}
 
 
 def _find_word(nlp: "Language", query: str, tokenized: bool) -> "Token":

@@ -21,32 +21,27 @@ def plot_cli(
     output_path: Path = Opt(
         Path("log.png"), "--output", "-o", help="Image: .png, .svg or .pdf"
     ),
-    learn_rate: bool = Opt(False, "--learn-rate", "-r", help="The learning rate too"),
 ) -> None:
     """
     Plot the curves of pretraining: loss and held-out perplexity over tokens, of
     several runs in one picture.
     """
     runs = {str(path): read_log(path) for path in logs}
-    n_panels = 3 if learn_rate else 2
-    figure = new_figure(7, 2.6 * n_panels, layout="constrained")
-    panels = figure.subplots(n_panels, 1, sharex=True)
-    labels = ["loss in training (nats)", "held-out perplexity", "learning rate"]
-    for panel, label in zip(panels, labels):
-        panel.set_ylabel(label)
-    panels[1].set_yscale("log")
-    panels[-1].set_xlabel("million tokens")
+    figure = new_figure(7, 5.2, layout="constrained")
+    losses, perplexities = figure.subplots(2, 1, sharex=True)
+    losses.set_ylabel("loss in training (nats)")
+    perplexities.set_ylabel("held-out perplexity")
+    perplexities.set_yscale("log")
+    perplexities.set_xlabel("million tokens")
     for i, (name, records) in enumerate(runs.items()):
         color = f"C{i}"
-        _draw(panels[0], records, "loss", name, color=color)
+        _draw(losses, records, "loss", name, color=color)
         for key, style in zip(PERPLEXITIES, (":", "--", "-")):
             label = f"{name}, {key}" if len(runs) > 1 else key
-            _draw(panels[1], records, key, label, color=color, linestyle=style)
+            _draw(perplexities, records, key, label, color=color, linestyle=style)
         for file in {name: None for r in records for name in r.get("files", {})}:
-            _draw(panels[1], records, file, file, linewidth=0.8, linestyle="-.")
-        if learn_rate:
-            _draw(panels[2], records, "learn_rate", name, color=color)
-    for panel in panels:
+            _draw(perplexities, records, file, file, linewidth=0.8, linestyle="-.")
+    for panel in (losses, perplexities):
         panel.grid(alpha=0.3)
         if panel.lines:
             panel.legend(fontsize="small")

@@ -6,18 +6,8 @@ import srsly
 import typer
 from spacy.cli._util import Arg, Opt
 
+from . import inputs
 from ._app import app
-from .inputs import (
-    BATCH_CHARACTERS,
-    DEFAULT_WEIGHTS,
-    FILES,
-    LANG,
-    TOKENIZED,
-    VOCAB,
-    WEIGHTS,
-    batch_by_length,
-    read_tokenization,
-)
 
 if TYPE_CHECKING:
     from ..pretraining.language_model import Floats2d, LanguageModel
@@ -26,12 +16,12 @@ if TYPE_CHECKING:
 @app.command("score")
 def score_cli(
     text: str = Arg(
-        ..., help=f"Text, a sentence a line: {FILES}, or '-' for standard input"
+        ..., help=f"Text, a sentence a line: {inputs.FILES}, or '-' for standard input"
     ),
-    weights: Optional[str] = WEIGHTS,
-    vocab_path: Optional[Path] = VOCAB,
-    lang: Optional[str] = LANG,
-    tokenized: Optional[bool] = TOKENIZED,
+    weights: Optional[str] = inputs.WEIGHTS,
+    vocab_path: Optional[Path] = inputs.VOCAB,
+    lang: Optional[str] = inputs.LANG,
+    tokenized: Optional[bool] = inputs.TOKENIZED,
     as_jsonl: bool = Opt(False, "--jsonl", "-j", help="Print JSON lines, not TSV"),
 ) -> None:
     """
@@ -47,12 +37,12 @@ def score_cli(
     from ..pretraining.tokenizer import Tokenizer
     from ..weights import resolve
 
-    path = resolve(weights or DEFAULT_WEIGHTS)
+    path = resolve(weights or inputs.DEFAULT_WEIGHTS)
     model = LanguageModel.from_path(path, vocab_path=vocab_path)
-    tokenizer = Tokenizer(*read_tokenization(path, lang, tokenized))
+    tokenizer = Tokenizer(*inputs.read_tokenization(path, lang, tokenized))
     is_first = True
     # Printed as it comes: the text may be endless.
-    for part in batch_by_length(_read(text), BATCH_CHARACTERS):
+    for part in inputs.batch_by_length(_read(text), inputs.BATCH_CHARACTERS):
         sentences = [list(chain(*tokenizer([line]))) for line in part]
         surprisals = model.score(sentences, boundaries=True)
         for sentence, surprisal in zip(sentences, surprisals):

@@ -6,26 +6,18 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors, unusable
+from . import inputs
 from ._app import app
-from .inputs import (
-    LANG,
-    LAYERS,
-    TEXT,
-    TOKENIZED,
-    choose_layer,
-    load_elmo,
-    read_batches,
-)
 
 
 @app.command("vectors")
 def vectors_cli(
     weights: str = Arg(..., help="Name or path of a biLM"),
-    text: str = TEXT,
+    text: str = inputs.TEXT,
     output_path: Path = Arg(
         ..., help="Output file, compressed if it ends in .gz", dir_okay=False
     ),
-    layer: str = Opt("top", "--layer", "-L", help=f"Layer to average: {LAYERS}"),
+    layer: str = Opt("top", "--layer", "-L", help=f"Layer to average: {inputs.LAYERS}"),
     max_words: int = Opt(
         20_000, "--max-words", "-n", min=1, help="Keep the most frequent words"
     ),
@@ -40,23 +32,23 @@ def vectors_cli(
         exists=True,
         dir_okay=False,
     ),
-    lang: Optional[str] = LANG,
-    tokenized: Optional[bool] = TOKENIZED,
+    lang: Optional[str] = inputs.LANG,
+    tokenized: Optional[bool] = inputs.TOKENIZED,
 ) -> None:
     """
     Write static word vectors: for each word of a text the mean of its contextual
     vectors there. A pipeline with them needs no biLM and not this package: python -m
-    spacy init vectors LANG OUTPUT_PATH PIPELINE
+    spacy init vectors inputs.LANG OUTPUT_PATH inputs.PIPELINE
     """
     from ..pipeline.static_vectors import add_words, average_contexts
     from ..storage import replacing
 
     words = [] if words_path is None else _read_words(words_path)
-    nlp, elmo, tokenized = load_elmo(weights, None, lang, tokenized)
+    nlp, elmo, tokenized = inputs.load_elmo(weights, None, lang, tokenized)
     known, vectors = average_contexts(
         elmo,
-        read_batches(nlp, elmo, text, tokenized=tokenized),
-        layer=choose_layer(elmo, layer),
+        inputs.read_batches(nlp, elmo, text, tokenized=tokenized),
+        layer=inputs.choose_layer(elmo, layer),
         max_words=max_words,
         min_count=min_count,
     )

@@ -82,7 +82,6 @@ class ELMo(TrainablePipe):
         set_dims(listener, self.model)
 
     def remove_listener(self, listener: Model[Any, Any], component_name: str) -> bool:
-        """Disconnect a listener. RETURNS (bool): Whether it was connected."""
         found = self.listener_map.get(component_name, [])
         if listener not in found:
             return False
@@ -93,9 +92,7 @@ class ELMo(TrainablePipe):
         return True
 
     def find_listeners(self, component: Any) -> None:
-        """Connect the listeners within a component. Called by nlp for each component
-        behind this one.
-        """
+        """Connect the listeners in a component that comes after this one."""
         model = getattr(component, "model", None)
         if isinstance(model, Model):
             for node in model.walk():

@@ -2,7 +2,7 @@
 
 import re
 from heapq import nlargest
-from typing import Dict, Hashable, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,12 @@ class Context(NamedTuple):
     def word(self) -> str:
         return self.text[self.start : self.end]
 
+    def to_dict(self) -> Dict[str, object]:
+        return {"word": self.word, **self._asdict()}
+
 
 Scored = Tuple[float, Context]
+Key = Tuple[Tuple[str, ...], int]  # the words of a sentence, and which of them
 
 
 def find_neighbors(
@@ -42,13 +46,10 @@ def find_neighbors(
     words in context. A Doc is not needed after its batch, and of sentences that the
     corpus repeats, one counts; the query's own never does.
 
-    elmo (ELMo): Runs over the queries and the corpus.
     queries (Sequence[Token]): The words.
-    batches (Iterable[List[Doc]]): The corpus.
     layer (int or str or Sequence[float]): See spacy_elmo.set_vector_hooks.
     n (int): How many neighbors for each query.
-    same_word (bool): Compare with the same word only, in upper or lower case, and not
-        with any word.
+    same_word (bool): Compare with the same word only, in upper or lower case.
     RETURNS (List[Tuple[Context, List[Tuple[float, Context]]]]): Each query, and its
         neighbors with their cosines, the nearest first.
     """
@@ -56,7 +57,7 @@ def find_neighbors(
     rows = [next(_vectors(elmo, [token.doc], layer))[token.i] for token in queries]
     columns = np.stack(rows, axis=1)
     own = [_context(token, list(segmenter(token.doc))) for token in queries]
-    best: List[Dict[Hashable, Scored]] = [{} for _ in queries]
+    best: List[Dict[Key, Scored]] = [{} for _ in queries]
     for docs in batches:
         for doc, X in zip(docs, _vectors(elmo, docs, layer)):
             spans = list(segmenter(doc))
@@ -73,7 +74,7 @@ def find_neighbors(
     return [(query, list(found.values())) for (query, _), found in zip(own, best)]
 
 
-def _context(token: Token, spans: List[Span]) -> Tuple[Context, Hashable]:
+def _context(token: Token, spans: List[Span]) -> Tuple[Context, Key]:
     """A word in the sentence that the biLM has read, and a key that is the same for
     the same words, whatever blanks are between them.
     """

@@ -7,12 +7,11 @@ Config = Dict[str, Any]
 
 
 class ListenerReplacement:
-    """Makes the config of a component whose listener gives way to a biLM of its own:
-    what nlp.replace_listeners asks for, by two attributes of the biLM's model.
-
-    spaCy gives the config of the component's whole tok2vec, and puts what it gets back
-    at the path that the user names. That may be the listener's or one around it, such
-    as the "model.tok2vec" of spaCy's documentation: only afterwards can be seen which.
+    """Makes the config of a component whose listener gives way to a biLM of its own,
+    for nlp.replace_listeners. That gives the config of the component's whole tok2vec,
+    and puts what it gets back at the path that the user names: the listener's, or one
+    around it, as the "model.tok2vec" of spaCy's documentation. Only afterwards can be
+    seen which.
     """
 
     def __init__(self) -> None:
@@ -40,20 +39,19 @@ def replace_listeners(config: Any, bilm: Config) -> Any:
     if not isinstance(config, dict):
         return copy.deepcopy(config)
     if config.get("@architectures") == "spacy_elmo.ELMoListener.v1":
-        mix = {
-            k: v for k, v in config.items() if k not in ("@architectures", "upstream")
-        }
-        return {"@architectures": "spacy_elmo.ELMo.v1", "bilm": bilm, **mix}
+        config = {**config, "@architectures": "spacy_elmo.ELMo.v1", "bilm": bilm}
+        del config["upstream"]
+        return config
     return {key: replace_listeners(value, bilm) for key, value in config.items()}
 
 
 def _counterpart(before: Config, after: Config, placed: Config) -> Optional[Config]:
     """The part of `after` that stands where `placed` is in `before`."""
-    for key, value in before.items():
-        if value is placed:
-            return dict(after[key])
-        if isinstance(value, dict):
-            found = _counterpart(value, after[key], placed)
-            if found is not None:
-                return found
-    return None
+    if before is placed:
+        return dict(after)
+    parts = (
+        _counterpart(value, after[key], placed)
+        for key, value in before.items()
+        if isinstance(value, dict)
+    )
+    return next((part for part in parts if part is not None), None)

@@ -32,7 +32,6 @@ Floats = npt.NDArray[np.float32]
 # Texts of a part.
 PART_TEXTS = 1000
 INDEX = "sentence_to_index"
-RECIPE = "recipe.json"
 
 
 class Job(NamedTuple):
@@ -85,14 +84,13 @@ class Job(NamedTuple):
 
 
 def open_folder(folder: Path, recipe: Dict[str, Any]) -> None:
-    """Make the folder of the parts, or see whether one is there that goes on. No other
-    run may be writing there.
+    """Make the folder of the parts, or go on with one that is there. No other run may
+    be writing to it.
 
-    folder (Path): The folder.
     recipe (Dict[str, Any]): What its parts must share.
     RAISES (CorpusError): If the parts there were made otherwise.
     """
-    path = folder / RECIPE
+    path = folder / "recipe.json"
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(".*.hdf5.*"):  # of a run that was killed
         leftover.unlink()
@@ -106,12 +104,7 @@ def open_folder(folder: Path, recipe: Dict[str, Any]) -> None:
 
 
 def embed_file(job: Job, texts: Iterable[Any], number: int, n_process: int = 1) -> None:
-    """Write the parts of a file that are not there yet.
-
-    texts (Iterable[str or List[str] or Doc]): The texts of the file.
-    number (int): Of the file: its parts are named by it.
-    n_process (int): Processes that run the pipeline.
-    """
+    """Write the parts of a file that are not there yet, named by its number."""
 
     def missing() -> Iterator[Tuple[Doc, Tuple[Path, int]]]:
         for i, text in enumerate(texts):
@@ -126,10 +119,7 @@ def embed_file(job: Job, texts: Iterable[Any], number: int, n_process: int = 1) 
 
 
 def write_part(job: Job, path: Path, docs: Iterable[Tuple[int, Doc]]) -> None:
-    """Write the layers of texts as AllenNLP's `elmo` command does: a dataset each,
-    named by the number of the text, and `sentence_to_index`, which has the number of
-    each text by its words.
-    """
+    """Write the layers of texts, which come with their numbers."""
     with _writing(path) as h5:
         for number, doc in docs:
             words = [token.text for token in doc]
@@ -151,6 +141,9 @@ def merge(folder: Path, output: Path) -> None:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Any]:
+    """A file as AllenNLP's `elmo` command writes it: a dataset for each text, named by
+    its number, and `sentence_to_index`, which has the numbers by the words.
+    """
     try:
         with replacing(path) as temporary, create_hdf5(temporary) as h5:
             yield h5

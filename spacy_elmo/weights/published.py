@@ -76,7 +76,7 @@ def cache_folder() -> Path:
 def cached_path(name: str, model: Published) -> Path:
     """Where a downloaded model is: its folder, or the archive in it."""
     folder = cache_folder() / name
-    return folder / _file_name(model.urls[0]) if len(model.urls) == 1 else folder
+    return folder / Path(model.urls[0]).name if len(model.urls) == 1 else folder
 
 
 def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
@@ -106,20 +106,23 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
         raise  # MissingWeights is an OSError too
     except OSError as e:
         raise DownloadError(Errors.E105.format(path=folder, reason=e)) from None
-    try:
-        digests = read_digests(folder)
-    except WeightsError as e:
-        raise _changed(name, target, str(e)) from None
-    for file, wanted in digests.items():
-        found = sha256(folder / file) if (folder / file).is_file() else "missing"
-        if found != wanted:
-            problem = f"the SHA-256 of {file} is {found}, not {wanted}"
-            raise _changed(name, target, problem)
+    problem = find_change(folder)
+    if problem is not None:
+        raise DownloadError(Errors.E106.format(path=target, problem=problem, name=name))
     return target
 
 
-def _changed(name: str, path: Path, problem: str) -> DownloadError:
-    return DownloadError(Errors.E106.format(path=path, problem=problem, name=name))
+def find_change(folder: Path) -> Optional[str]:
+    """What differs from the digests that were kept when a model was downloaded."""
+    try:
+        for name, wanted in read_digests(folder).items():
+            file = folder / name
+            found = sha256(file) if file.is_file() else "missing"
+            if found != wanted:
+                return f"the SHA-256 of {name} is {found}, not {wanted}"
+    except WeightsError as e:
+        return str(e)
+    return None
 
 
 def _download(model: Published, folder: Path, silent: bool) -> None:
@@ -128,7 +131,7 @@ def _download(model: Published, folder: Path, silent: bool) -> None:
     with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
         making = Path(temporary) / folder.name
         making.mkdir()
-        files = [making / _file_name(url) for url in model.urls]
+        files = [making / Path(url).name for url in model.urls]
         for url, file in zip(model.urls, files):
             _fetch(url, file, silent)
         # What cannot be loaded is not kept.
@@ -183,7 +186,3 @@ def read_digests(model: Path) -> Dict[str, str]:
         return {str(k): str(v) for k, v in found.items()}
     except (ValueError, TypeError, KeyError, AttributeError) as e:
         raise WeightsError(Errors.E006.format(path=path, reason=e)) from None
-
-
-def _file_name(url: str) -> str:
-    return url.rsplit("/", 1)[-1]

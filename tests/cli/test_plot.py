@@ -9,7 +9,7 @@ def test_the_curves_of_runs_become_a_picture(elmo, trained, tmp_path):
     pytest.importorskip("matplotlib")
     folder, _ = trained
     image = tmp_path / "curve.png"
-    result = elmo("plot", folder, folder / "log.jsonl", "-o", image, "--learn-rate")
+    result = elmo("plot", folder, folder / "log.jsonl", "-o", image)
     assert result.exit_code == 0, result.output
     assert image.read_bytes().startswith(b"\x89PNG")
 
