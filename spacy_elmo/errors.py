@@ -171,10 +171,6 @@ class Errors:
         "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
         "set SPACY_ELMO_CACHE to another folder."
     )
-    E106 = (
-        "[ELMO106] {path} is not as it was downloaded ({problem}). Download it again: "
-        "python -m spacy elmo download {name} --force"
-    )
     # Other commands
     E080 = (
         "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "

@@ -21,8 +21,7 @@ def download_cli(
     """
     Download a published biLM into the cache folder (SPACY_ELMO_CACHE, by default
     spacy_elmo in the user's cache folder), where `weights = "allennlp/original"`
-    finds it. A model that is here is compared with the digests that were kept when it
-    came.
+    finds it.
     """
     from ..weights.published import MODELS, cache_folder, cached_path, download
 

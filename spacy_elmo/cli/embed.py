@@ -26,10 +26,7 @@ def embed_cli(
     weights: Optional[str] = inputs.WEIGHTS,
     pipeline: Optional[str] = inputs.PIPELINE,
     layers: str = Opt(
-        "all",
-        "--layers",
-        "-L",
-        help=f"'all', {inputs.LAYERS}, or the trained 'mix' of a --component",
+        "all", "--layers", "-L", help=f"'all', {inputs.LAYERS}, or a trained 'mix'"
     ),
     component: Optional[str] = Opt(
         None, "--component", "-c", help="Component of the pipeline whose mix it is"
@@ -40,12 +37,7 @@ def embed_cli(
     tokenized: Optional[bool] = inputs.TOKENIZED,
     lang: Optional[str] = inputs.LANG,
     n_process: int = Opt(
-        1,
-        "--n-process",
-        "-n",
-        min=-1,
-        help="Processes (-1 for all cores), or Ray's workers, of which each takes "
-        "whole files",
+        1, "--n-process", "-n", min=-1, help="Processes (-1 for all), or Ray's workers"
     ),
     engine: Literal["local", "ray"] = Opt(
         "local", "--engine", "-e", help="Ray stands for Ray Data"

@@ -21,10 +21,7 @@ def evaluate_cli(
     text: str = TEXT,
     vocab_path: Optional[Path] = VOCAB,
     state: Literal["zero", "carried"] = Opt(
-        "zero",
-        "--state",
-        "-s",
-        help="LSTM state: 'zero' at each sentence, or 'carried' along a document",
+        "zero", "--state", "-s", help="Zero at each sentence, or carried through texts"
     ),
     lang: Optional[str] = LANG,
     tokenized: Optional[bool] = TOKENIZED,
@@ -64,11 +61,7 @@ def evaluate(
     lang: Optional[str] = None,
     tokenized: Optional[bool] = None,
 ) -> "Perplexity":
-    """See `evaluate_cli`.
-
-    RAISES (WeightsError): If the model cannot be read, or has no softmax.
-    RAISES (CorpusError): If the text or the vocabulary cannot be used.
-    """
+    """See `evaluate_cli`. RAISES (WeightsError): If the model has no softmax."""
     from ..pretraining.corpus import Preparation, load_each
     from ..pretraining.evaluation import evaluate_files
     from ..pretraining.language_model import LanguageModel

@@ -28,10 +28,6 @@ def info_cli(
     rows = {"Path": found["path"], **geometry(found)}
     rows["Digest of parameters"] = found["digest"]
     rows["SHA-256 of file"] = found["sha256"]
-    for name, digest in (found["downloaded"] or {}).items():
-        if not name.endswith(".json"):  # a few lines of options
-            archive = " (the archive)" if name.endswith(".zip") else ""
-            rows["SHA-256 as downloaded"] = digest + archive
     msg.table({**rows, "License": found["license"] or "not given"})
 
 
@@ -41,15 +37,14 @@ def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
     weights (str or Path): Name or path, which may be that of a saved pipeline.
     RETURNS (Dict[str, Any]): "path", "options" (as in options.json), "layers"
         (L + 1), "width" of a layer, "parameters", "digest" of their values and of the
-        geometry, "sha256" of the .hdf5 file, "downloaded", the SHA-256 of each file
-        as it came, or None, and "license" of the meta.json beside it, or None.
+        geometry, "sha256" of the .hdf5 file, and "license" of the meta.json beside
+        it, or None.
     RAISES (WeightsError): If the model cannot be read, or if a pipeline has several.
     """
     from ..bilm import BiLM
     from ..bilm.files import find_files
     from ..layers.caches import digest
     from ..storage import sha256
-    from ..weights.published import read_digests
 
     path = _find(weights)
     bilm = BiLM.from_path(path)
@@ -62,7 +57,6 @@ def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
         "parameters": bilm.n_parameters,
         "digest": digest(bilm),
         "sha256": sha256(find_files(path).weights),
-        "downloaded": read_digests(path) or None,
         "license": read_meta(meta).get("license"),
     }
 

@@ -10,12 +10,16 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors, Warnings
 from ._app import app
-from .inputs import FILES
+from .inputs import FILE, FILES
 
 if TYPE_CHECKING:
     from spacy.language import Language
 
 RULES = "spacy.Tokenizer.v1"
+TREEBANK = (
+    "Annotated sentences to train on: .conllu, .iob, .conll or .spacy. Give it again "
+    "for another file; without, only the biLM is made"
+)
 # Below, spaCy's tokenizer and the treebank follow other rules.
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
@@ -26,23 +30,9 @@ def init_cli(
     text: str = Arg(..., help=f"Raw text: {FILES}"),
     output_path: Path = Arg(..., help="Directory for the project", file_okay=False),
     lang: str = Opt(..., "--lang", "-l", help="Language code, as spaCy has it"),
-    treebank: List[Path] = Opt(
-        [],
-        "--treebank",
-        "-t",
-        help="Annotated sentences to train on: .conllu, .iob, .conll or .spacy. "
-        "May be given more than once; without, the biLM is all that is made",
-        exists=True,
-        dir_okay=False,
-    ),
+    treebank: List[Path] = Opt([], "--treebank", "-t", help=TREEBANK, **FILE),
     dev: List[Path] = Opt(
-        [],
-        "--dev",
-        "-d",
-        help="Annotated sentences to measure on, one file for each --treebank; by "
-        "default a tenth of them",
-        exists=True,
-        dir_okay=False,
+        [], "--dev", "-d", help="One for each --treebank, to measure on", **FILE
     ),
     hours: float = Opt(1.0, "--hours", "-H", min=0.001, help="Time for pretraining"),
     name: str = Opt("pipeline", "--name", "-n", help="Name of the pipeline's package"),
@@ -54,22 +44,13 @@ def init_cli(
         None, "--sources", "-s", help="What the text is, for the model card; asked for"
     ),
     tokenizer: Optional[str] = Opt(
-        None,
-        "--tokenizer",
-        help=f"Registered tokenizer, for instance {RULES}; by default the language's",
+        None, "--tokenizer", help=f"Another than the language's, for instance {RULES}"
     ),
     tokenized: bool = Opt(
-        False,
-        "--tokenized/--raw",
-        help="Lines of the text are sentences whose words stand between blanks",
+        False, "--tokenized/--raw", help="Lines are sentences, words between blanks"
     ),
     config_path: Optional[Path] = Opt(
-        None,
-        "--config",
-        "-c",
-        help="Pretraining config to fill, by default configs/pretrain_small.cfg",
-        exists=True,
-        dir_okay=False,
+        None, "--config", "-c", help="Another config than pretrain_small.cfg", **FILE
     ),
     run: bool = Opt(True, "--run/--no-run", help="Run the project, or only write it"),
 ) -> None:
@@ -121,11 +102,9 @@ def ask(given: Optional[str], question: str) -> str:
 
 
 def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> None:
-    """Check text and treebank, measure the machine, and write the project.
+    """Check text and treebank, measure the machine, and write the project, whose
+    variables are given.
 
-    output (Path): The project.
-    given (Dict[str, Any]): Its variables.
-    config_path (Path): A pretraining config to fill; None for the shipped one.
     RAISES (CorpusError): If language, text or treebank cannot be used.
     """
     from spacy.cli.package import has_build, has_wheel
@@ -146,9 +125,8 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
     corpus.mkdir(parents=True, exist_ok=True)
     components = convert(given["treebank"], given["dev"], corpus, language)
     survey = split_text(given["text"], corpus)
-    base = Config().from_disk(
-        config_path or project.shipped_config(project.PRETRAINING)
-    )
+    path = config_path or project.shipped_config(project.PRETRAINING)
+    base = Config().from_disk(path)
     config = project.pretrain_config(base, nlp, given["tokenized"], survey)
     window = config["model"]["char_cnn"]["max_characters_per_token"]
     msg.good(
@@ -180,10 +158,7 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
 def convert(
     treebank: List[str], dev: List[str], corpus: Path, language: "Language"
 ) -> List[str]:
-    """Convert the treebank.
-
-    RETURNS (List[str]): The components that can learn from it.
-    """
+    """Convert the treebank, and find the components that can learn from it."""
     from ..recipe import treebank as tb
 
     if dev and len(dev) != len(treebank):
@@ -201,8 +176,8 @@ def convert(
             f"{share:.1%} of them"
         )
         if share < MIN_AGREEMENT:
-            found = {"share": share, "examples": ", ".join(examples)}
-            msg.warn(Warnings.W010.format(path=path, **found))
+            some = ", ".join(examples)
+            msg.warn(Warnings.W010.format(path=path, share=share, examples=some))
         everything += docs
     return tb.components_for(everything)
 

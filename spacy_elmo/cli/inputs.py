@@ -41,6 +41,8 @@ TOKENIZED = Opt(
 VOCAB = Opt(
     None, "--vocab", "-v", help="Words of the softmax; by default vocab.txt beside it"
 )
+# Options of a path
+FILE: Any = {"exists": True, "dir_okay": False}
 JSON = Opt(False, "--json", "-j", help="Print JSON")
 
 

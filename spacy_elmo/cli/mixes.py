@@ -19,11 +19,7 @@ def mix_cli(
     pipeline: str = Arg(..., help="Trained pipeline: name or path"),
     as_json: bool = JSON,
     plot_path: Optional[Path] = Opt(
-        None,
-        "--plot",
-        "-p",
-        help="Draw a heat map to this file (.png, .svg, .pdf); needs matplotlib",
-        dir_okay=False,
+        None, "--plot", "-p", help="Draw a heat map to this file (.png, .svg, .pdf)"
     ),
 ) -> None:
     """

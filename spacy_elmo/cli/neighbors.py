@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     Neighbors = List[Tuple[Context, List[Scored]]]
 
 BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
-QUERY_COLOR, CONTEXT_COLOR = "#feca74", "#9cc9cc"
 # Columns of a table beside the contexts: the score, and the gaps.
 MARGIN = 20
 
@@ -36,9 +35,7 @@ def neighbors_cli(
     layer: str = Opt("top", "--layer", help=f"Layer to compare: {inputs.LAYERS}"),
     n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbors"),
     same_word: bool = Opt(
-        False,
-        "--same-word/--any-word",
-        help="Compare with the same word only (in upper or lower case), or with any",
+        False, "--same-word/--any-word", help="The same word only, in any case, or any"
     ),
     limit: Optional[int] = Opt(
         None, "--limit", min=1, help="Stop after about so many tokens of the corpus"
@@ -48,10 +45,7 @@ def neighbors_cli(
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,
     html_path: Optional[Path] = Opt(
-        None,
-        "--html",
-        help="Write a page with the contexts to this file",
-        dir_okay=False,
+        None, "--html", help="Write a page of the contexts here", dir_okay=False
     ),
     as_json: bool = inputs.JSON,
 ) -> None:
@@ -124,8 +118,8 @@ def write_page(path: Path, found: "Neighbors") -> None:
     pages = []
     for query, contexts in found:
         text, ents = "", []
-        rows = [("query", QUERY_COLOR, query)]
-        rows += [(f"{score:.3f}", CONTEXT_COLOR, c) for score, c in contexts]
+        rows = [("query", "#feca74", query)]
+        rows += [(f"{score:.3f}", "#9cc9cc", c) for score, c in contexts]
         for label, color, context in rows:
             place = {"start": len(text) + context.start, "end": len(text) + context.end}
             ents.append({**place, "label": label, "params": {"bg": color}})

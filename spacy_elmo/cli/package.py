@@ -15,15 +15,12 @@ from wasabi.markdown import MarkdownRenderer
 from ..errors import CorpusError, Errors
 from ._app import app
 from .info import geometry, read_info
-from .inputs import read_meta
+from .inputs import FILE, read_meta
 
 KINDS = ("wheel", "sdist", "none")
-PERPLEXITY = {
-    "average": "Perplexity",
-    "forward": "Perplexity, forward",
-    "backward": "Perplexity, backward",
-    "bits_per_character": "Bits per character",
-}
+# What a log says of the whole run, and of held-out text
+RUN = ("tokens", "step", "epoch", "seconds")
+PERPLEXITY = ("average", "forward", "backward", "bits_per_character")
 INIT = '''"""The biLM {name}: weights = "{name}" in a config of spacy_elmo."""
 
 from pathlib import Path
@@ -56,10 +53,7 @@ packages = ["{name}"]
 @app.command("package")
 def package_cli(
     input_path: Path = Arg(
-        ...,
-        help="Directory of a biLM, as 'spacy elmo pretrain' writes it",
-        exists=True,
-        file_okay=False,
+        ..., help="Directory that 'pretrain' has written", exists=True, file_okay=False
     ),
     output_path: Path = Arg(..., help="Output parent directory", file_okay=False),
     name: Optional[str] = Opt(None, "--name", "-n", help="Name of package and weights"),
@@ -71,12 +65,7 @@ def package_cli(
         None, "--sources", "-s", help="The text it was trained on, for the model card"
     ),
     meta_path: Optional[Path] = Opt(
-        None,
-        "--meta-path",
-        "-m",
-        help="Path to meta.json; by default that of the directory, if there is one",
-        exists=True,
-        dir_okay=False,
+        None, "--meta-path", "-m", help="A meta.json for that of the directory", **FILE
     ),
     build: str = Opt(
         "wheel", "--build", "-b", help="Comma-separated: sdist, wheel, or none"
@@ -128,8 +117,7 @@ def describe(bilm: Path, meta_path: Path) -> Dict[str, Any]:
         meta["lang"] = read_config(bilm / "config.cfg").get("nlp", {}).get("lang", "xx")
     if (bilm / LOG).is_file():
         last = read_log(bilm / LOG)[-1]
-        run = ("tokens", "step", "epoch", "seconds")
-        meta["training"] = {key: last[key] for key in run if key in last}
+        meta["training"] = {key: last[key] for key in RUN if key in last}
         meta["perplexity"] = {key: last[key] for key in PERPLEXITY if key in last}
     meta.update(read_meta(meta_path))
     return {"name": f"{meta['lang']}_elmo", **meta}
@@ -166,11 +154,7 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
 
 
 def model_card(meta: Dict[str, Any], info: Dict[str, Any]) -> str:
-    """The model card, as Markdown.
-
-    meta (Dict[str, Any]): What `describe` gives.
-    info (Dict[str, Any]): What `read_info` gives.
-    """
+    """The model card, as Markdown, of what `describe` and `read_info` give."""
     rows = {
         "Language": meta["lang"],
         "Version": meta["version"],
@@ -178,12 +162,11 @@ def model_card(meta: Dict[str, Any], info: Dict[str, Any]) -> str:
         "Text": "; ".join(meta.get("sources", [])) or "not given",
         **geometry(info),
     }
-    run = meta.get("training")
-    if run:
-        hours = run["seconds"] / 3600
-        rows["Training"] = f"{run['tokens']:,} tokens in {hours:.1f} hours"
+    if "training" in meta:
+        tokens, seconds = (meta["training"][key] for key in ("tokens", "seconds"))
+        rows["Training"] = f"{tokens:,} tokens in {seconds / 3600:.1f} hours"
     for key, value in meta.get("perplexity", {}).items():
-        rows[PERPLEXITY[key]] = f"{value:.2f}"
+        rows[f"Perplexity, {key.replace('_', ' ')}"] = f"{value:.2f}"
     md = MarkdownRenderer()
     md.add(md.title(1, meta["name"]))
     md.add("A bidirectional language model (ELMo, Peters et al. 2018) for spacy_elmo.")
@@ -194,9 +177,8 @@ def model_card(meta: Dict[str, Any], info: Dict[str, Any]) -> str:
 
 
 def build_package(folder: Path, kind: str) -> None:
-    """Build what pip installs, into the folder `dist`.
+    """Build a wheel or an sdist into the folder `dist`.
 
-    kind (str): "wheel" or "sdist".
     RAISES (CorpusError): If setuptools says why it cannot.
     """
     (folder / "dist").mkdir(exist_ok=True)

@@ -83,8 +83,7 @@ def _draw(panel: Any, records: Records, key: str, label: str, **style: Any) -> N
     points = [(r["tokens"] / 1e6, r[key]) for r in records if key in r]
     if points:
         # A single point, as of a run that has just begun, would be no line.
-        marker = "o" if len(points) < 3 else None
-        panel.plot(*zip(*points), label=label, marker=marker, **style)
+        panel.plot(*zip(*points), label=label, marker=".", **style)
 
 
 def new_figure(width: float, height: float, **options: Any) -> Any:

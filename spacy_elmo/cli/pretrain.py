@@ -22,18 +22,10 @@ def pretrain_cli(
         ..., help="Directory for the model, its log and checkpoints", file_okay=False
     ),
     init_from: Optional[str] = Opt(
-        None,
-        "--init-from",
-        "-i",
-        help="Trained model to start from, by name or path: adaptation to the text "
-        "of a domain",
+        None, "--init-from", "-i", help="Model to adapt to the text, by name or path"
     ),
     code_path: Optional[Path] = Opt(
-        None,
-        "--code",
-        "-c",
-        help="Path to Python file with additional code (registered functions) to "
-        "be imported",
+        None, "--code", "-c", help="Python file with registered functions, to import"
     ),
 ) -> None:
     """

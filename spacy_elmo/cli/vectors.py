@@ -5,7 +5,7 @@ from typing import List, Optional
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ..errors import CorpusError, Errors, unusable
+from ..errors import CorpusError, Errors
 from . import inputs
 from ._app import app
 
@@ -25,12 +25,7 @@ def vectors_cli(
         1, "--min-count", "-m", min=1, help="Keep words that occur so often"
     ),
     words_path: Optional[Path] = Opt(
-        None,
-        "--words",
-        help="File of words, one a line, that get a vector too: those that the "
-        "text lacks by their characters",
-        exists=True,
-        dir_okay=False,
+        None, "--words", help="File of words that get one by spelling", **inputs.FILE
     ),
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,
@@ -42,8 +37,12 @@ def vectors_cli(
     """
     from ..pipeline.static_vectors import add_words, average_contexts
     from ..storage import replacing
+    from ..text import read_lines
 
-    words = [] if words_path is None else _read_words(words_path)
+    words: List[str] = []
+    if words_path is not None:
+        with words_path.open("rb") as file:
+            words = list(filter(None, read_lines(words_path, file, strict=True)))
     nlp, elmo, tokenized = inputs.load_elmo(weights, None, lang, tokenized)
     known, vectors = average_contexts(
         elmo,
@@ -58,17 +57,9 @@ def vectors_cli(
     opener = gzip.open if output_path.suffix == ".gz" else open
     with replacing(output_path) as temporary:
         # The text format of word2vec
-        with opener(temporary, "wt", encoding="utf8") as file:
-            file.write("{} {}\n".format(*vectors.shape))
+        with opener(temporary, "wt", encoding="utf8") as out:
+            out.write("{} {}\n".format(*vectors.shape))
             for word, vector in zip(known, vectors.tolist()):
-                file.write(" ".join([word, *(f"{x:.5g}" for x in vector)]) + "\n")
+                out.write(" ".join([word, *(f"{x:.5g}" for x in vector)]) + "\n")
     n_words, width = vectors.shape
     msg.good(f"{output_path} has {n_words:,} vectors of width {width}")
-
-
-def _read_words(path: Path) -> List[str]:
-    try:
-        lines = path.read_text(encoding="utf8").split("\n")
-    except UnicodeDecodeError as e:
-        raise unusable(path, f"is not UTF-8 ({e})") from None
-    return [line.strip() for line in lines if line.strip()]

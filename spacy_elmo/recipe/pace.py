@@ -18,12 +18,8 @@ SAMPLE_CHARACTERS = 1_000_000
 
 
 def measure_pace(config: Config, corpus: Path, folder: Path) -> float:
-    """Train for some steps on the beginning of a text.
-
-    config (Config): A pretraining config.
-    corpus (Path): Folder of `raw_text.split_text`.
-    folder (Path): For files that are removed again.
-    RETURNS (float): Tokens a second.
+    """Train for some steps on the beginning of a text, in a folder that is removed
+    again. RETURNS (float): Tokens a second.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -17,7 +17,6 @@ PROJECT, PRETRAINING, PIPELINE = "project.yml", "pretrain_small.cfg", "ner_tagge
 # fewer than one word in ten thousand.
 WINDOWS = (50, 75, 100, 150)
 MAX_CUT = 0.0001
-ROWS = 128
 # What is left of the time, evaluations and checkpoints taken off.
 TRAINING_SHARE = 0.93
 # A word in the vocabulary for so many tokens that the run reads.
@@ -49,13 +48,12 @@ def shipped_config(name: str) -> Path:
 def pretrain_config(
     base: Config, nlp: Dict[str, Any], tokenized: bool, survey: Survey
 ) -> Config:
-    """A recipe for a biLM, filled for a language and its text.
+    """A config for a biLM, filled for a language and its text. The length of the run
+    is for `set_length`.
 
-    base (Config): The recipe.
-    nlp (Dict[str, Any]): [nlp] of the config.
+    base (Config): The config.
+    nlp (Dict[str, Any]): Its [nlp].
     tokenized (bool): Lines are sentences whose words stand between blanks.
-    survey (Survey): Of the text.
-    RETURNS (Config): The config, without the length of the run: see `set_length`.
     """
     fitting = [w for w in WINDOWS if survey.share_cut(w) < MAX_CUT]
     config = base.copy()
@@ -106,10 +104,8 @@ def pipeline_config(nlp: Dict[str, Any], components: List[str], hours: float) ->
     nlp (Dict[str, Any]): [nlp] of the config.
     components (List[str]): What `treebank.components_for` has found.
     hours (float): The time that the biLM has; the pipeline takes a part of it more.
-    RETURNS (Config): For `spacy train`.
     """
-    path = shipped_config(PIPELINE)
-    config = Config().from_disk(path, interpolate=False)
+    config = Config().from_disk(shipped_config(PIPELINE), interpolate=False)
     tagger, ner = (config["components"][name] for name in ("tagger", "ner"))
     parser = {**ner["model"], "state_type": "parser", "hidden_width": 128}
     blocks = {
@@ -147,9 +143,7 @@ def write_project(
     """Write what is still missing beside `corpus`. project.yml comes last: where it
     is, the project is whole.
 
-    output (Path): The project.
-    config (Config): Of `pretrain_config`.
-    pipeline (Config): Of `pipeline_config`; None without a treebank.
+    config, pipeline (Config): Of both trainings; no pipeline without a treebank.
     variables (Dict[str, Any]): "vars" of project.yml.
     """
     configs = output / "configs"

@@ -28,7 +28,6 @@ def read_treebank(path: Path) -> Docs:
     path (Path): A .conllu (of whose multiword tokens the whole is a token, as in the
         text), a .iob or .conll with a token a line and its tag in the last column, a
         .iob with a sentence a line, or a .spacy.
-    RETURNS (List[Doc]): The Docs, to be trained on with the tokens that they have.
     RAISES (CorpusError): If the file is of another kind, damaged or without
         annotation.
     """

@@ -1,24 +1,17 @@
-"""Published models: their addresses, and the cache folder that they are downloaded to.
-
-Nobody publishes their digests. The SHA-256 of each file is kept when it comes, so that
-a later change is noticed.
-"""
+"""Published models: their addresses, and the cache folder that they come to."""
 
 import os
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Dict, List, NamedTuple, Optional
-
-import srsly
+from typing import List, NamedTuple, Optional
 
 from ..errors import DownloadError, Errors, WeightsError
-from ..storage import hold, sha256
+from ..storage import hold
 
 ALLENNLP = "https://allennlp.s3.amazonaws.com/models/elmo"
 NLPL = "http://vectors.nlpl.eu/repository/20"
 CACHE_VARIABLE = "SPACY_ELMO_CACHE"
-RECORD = "download.json"
 # Seconds without an answer until a server is given up.
 TIMEOUT = 30
 CHUNK_BYTES = 1 << 16
@@ -81,14 +74,14 @@ def cached_path(name: str, model: Published) -> Path:
 
 def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
     """Download a published model into the cache folder, where `weights = name` finds
-    it. A model that is there is compared with the digests that were kept.
+    it.
 
     name (str): See `find_published`.
     force (bool): Download it again though it is there.
     silent (bool): No progress bar.
     RETURNS (Path): Where it is: a folder or a .zip.
-    RAISES (DownloadError): If there is no such model, if it cannot be fetched or
-        written, or if what is there has changed since.
+    RAISES (DownloadError): If there is no such model, or if it cannot be fetched or
+        written.
     RAISES (WeightsError): If what came is no model.
     """
     model = find_published(name)
@@ -101,28 +94,11 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
         with hold(folder.with_name(f".{folder.name}.lock"), busy=lambda: None):
             if force or not target.exists():
                 _download(model, folder, silent)
-                return target
+        return target
     except WeightsError:
         raise  # MissingWeights is an OSError too
     except OSError as e:
         raise DownloadError(Errors.E105.format(path=folder, reason=e)) from None
-    problem = find_change(folder)
-    if problem is not None:
-        raise DownloadError(Errors.E106.format(path=target, problem=problem, name=name))
-    return target
-
-
-def find_change(folder: Path) -> Optional[str]:
-    """What differs from the digests that were kept when a model was downloaded."""
-    try:
-        for name, wanted in read_digests(folder).items():
-            file = folder / name
-            found = sha256(file) if file.is_file() else "missing"
-            if found != wanted:
-                return f"the SHA-256 of {name} is {found}, not {wanted}"
-    except WeightsError as e:
-        return str(e)
-    return None
 
 
 def _download(model: Published, folder: Path, silent: bool) -> None:
@@ -136,8 +112,6 @@ def _download(model: Published, folder: Path, silent: bool) -> None:
             _fetch(url, file, silent)
         # What cannot be loaded is not kept.
         BiLM.from_path(making if len(files) > 1 else files[0])
-        digests = {file.name: sha256(file) for file in files}
-        srsly.write_json(making / RECORD, {"sha256": digests})
         if folder.exists():
             shutil.rmtree(folder)
         making.rename(folder)
@@ -171,18 +145,3 @@ def _fetch(url: str, target: Path, silent: bool) -> None:
                         raise failed(f"more than {MAX_BYTES:,} bytes")
     except requests.exceptions.RequestException as e:
         raise failed(e) from None
-
-
-def read_digests(model: Path) -> Dict[str, str]:
-    """The digests that were kept when a model was downloaded.
-
-    model (Path): Its folder, or a file in it.
-    RETURNS (Dict[str, str]): SHA-256 by file name; empty where none were kept.
-    RAISES (WeightsError): If the record is damaged.
-    """
-    path = (model if model.is_dir() else model.parent) / RECORD
-    try:
-        found = srsly.read_json(path)["sha256"] if path.is_file() else {}
-        return {str(k): str(v) for k, v in found.items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as e:
-        raise WeightsError(Errors.E006.format(path=path, reason=e)) from None

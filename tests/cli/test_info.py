@@ -5,8 +5,6 @@ import shutil
 import pytest
 import spacy
 
-from spacy_elmo.weights.published import RECORD
-
 
 @pytest.fixture
 def model(tiny_weights, tmp_path):
@@ -97,25 +95,13 @@ def test_the_digest_of_the_parameters_stays_when_they_are_saved(
     assert source["sha256"] != saved["sha256"]
 
 
-def test_info_of_a_downloaded_model_has_the_digests_that_came(model, elmo):
-    assert json.loads(elmo("info", model, "--json").output)["downloaded"] is None
-    digests = {"options.json": "1" * 64, "weights.hdf5": "2" * 64}
-    (model / RECORD).write_text(json.dumps({"sha256": digests}))
-    found = json.loads(elmo("info", model, "--json").output)
-    assert found["downloaded"] == digests
-    table = elmo("info", model).output
-    assert f"SHA-256 as downloaded   {'2' * 64}" in table
-
-
-@pytest.mark.parametrize("damage", ["missing", "truncated", "meta", "record"])
+@pytest.mark.parametrize("damage", ["missing", "truncated", "meta"])
 def test_bad_input_gets_a_message(model, elmo, damage):
     weights = model / "weights.hdf5"
     if damage == "missing":
         weights.unlink()
     elif damage == "truncated":
         weights.write_bytes(weights.read_bytes()[:2000])
-    elif damage == "record":
-        (model / "download.json").write_text("[]")
     else:
         (model / "meta.json").write_text("{")
     result = elmo("info", model)

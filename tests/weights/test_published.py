@@ -1,7 +1,5 @@
 """Against a server on localhost that breaks off, forgets and lies as real ones do."""
 
-import hashlib
-import json
 import shutil
 import threading
 import time
@@ -20,7 +18,6 @@ from spacy_elmo.weights.published import (
     MODELS,
     Published,
     cache_folder,
-    read_digests,
 )
 
 
@@ -188,50 +185,12 @@ def test_two_downloads_at_once_are_one(server, tiny_weights, name):
 
 
 @pytest.mark.parametrize("name", ["allennlp/m", "nlpl/7"])
-def test_a_damaged_model_is_noticed_and_fetched_again_by_force(name, tiny_weights):
+def test_a_damaged_model_is_fetched_again_by_force(name, tiny_weights):
     path = get(name)
     file = path / "elmo_m_weights.hdf5" if path.is_dir() else path
-    data = bytearray(file.read_bytes())
-    wanted = hashlib.sha256(data).hexdigest()
-    assert get(name) == path
-    assert read_digests(path)[file.name] == wanted
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(DownloadError, match=f"ELMO106.*{wanted}.*{name} --force"):
-        get(name)
+    file.write_bytes(file.read_bytes()[:1000])
     get(name, force=True)
     assert_is_the_model(get(name), tiny_weights)
-
-
-def test_a_file_that_is_missing_is_noticed():
-    (get() / "elmo_m_options.json").unlink()
-    with pytest.raises(DownloadError, match="ELMO106.*options.json is missing"):
-        get()
-
-
-@pytest.mark.parametrize(
-    "record", [b"[", b"[]", b"\xff", b"{}", b'{"sha256": 3}', b'{"sha256": ["x"]}']
-)
-def test_a_damaged_record_is_a_clear_error(record):
-    path = get()
-    (path / "download.json").write_bytes(record)
-    with pytest.raises(DownloadError, match="ELMO106.*download.json.*not valid"):
-        get()
-    with pytest.raises(WeightsError, match="ELMO006.*download.json"):
-        read_digests(path)
-
-
-def test_a_model_without_a_record_is_not_compared():
-    path = get()
-    (path / "download.json").unlink()
-    assert get() == path and read_digests(path) == {}
-
-
-def test_the_digests_that_came_are_known_of_a_file_too():
-    path = get()
-    record = json.loads((path / "download.json").read_text())
-    assert read_digests(path / "elmo_m_weights.hdf5") == record["sha256"]
-    assert sorted(record["sha256"]) == ["elmo_m_options.json", "elmo_m_weights.hdf5"]
 
 
 def test_what_is_no_model_is_not_kept(server, tmp_path):
