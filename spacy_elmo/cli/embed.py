@@ -1,5 +1,6 @@
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, List, Literal, Optional
+from typing import TYPE_CHECKING, Any, List, Literal, Optional
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
@@ -79,33 +80,25 @@ def embed_cli(
         if engine == "ray":
             _embed_on_ray(job, files, n_process)
         else:
-            with tqdm(
-                total=n_texts, unit=" texts", unit_scale=True, disable=silent
-            ) as bar:
-                for number, file in enumerate(files):
-                    embed_file(job, _counted(job.read(file), bar), number, n_process)
+            texts = (
+                (i, text) for i, file in enumerate(files) for text in job.read(file)
+            )
+            bar = tqdm(texts, total=n_texts, unit=" texts", disable=silent)
+            for number, part in groupby(bar, key=lambda numbered: numbered[0]):
+                embed_file(job, (text for _, text in part), number, n_process)
         if is_file:
             merge(folder, output_path)
     msg.good(f"{n_texts:,} texts are in {output_path}")
 
 
 def _find_mix(nlp: "Language", component: Optional[str]) -> Any:
-    """The mix of a component, or the only one that there is.
-
-    RAISES (CorpusError): If there is none, or more than one.
-    """
+    """The mix of a component, or the only one that there is."""
     mixes = [(name, mix) for name, _, mix in inputs.find_mixes(nlp)]
     found = [mix for name, mix in mixes if component in (None, name)]
     if len(found) != 1:
         names = ", ".join(dict.fromkeys(name for name, _ in mixes)) or "none"
         raise CorpusError(Errors.E112.format(n=len(found), names=names))
     return found[0]
-
-
-def _counted(texts: Iterator[Any], bar: Any) -> Iterator[Any]:
-    for text in texts:
-        yield text
-        bar.update()
 
 
 class _RayWorker:

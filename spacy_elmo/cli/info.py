@@ -32,9 +32,8 @@ def info_cli(
 
 
 def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
-    """Read a biLM and describe it.
+    """Read a biLM, which a saved pipeline may hold, and describe it.
 
-    weights (str or Path): Name or path, which may be that of a saved pipeline.
     RETURNS (Dict[str, Any]): "path", "options" (as in options.json), "layers"
         (L + 1), "width" of a layer, "parameters", "digest" of their values and of the
         geometry, "sha256" of the .hdf5 file, and "license" of the meta.json beside

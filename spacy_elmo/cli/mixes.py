@@ -55,10 +55,8 @@ def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
     found = []
     for name, encoder, mix in find_mixes(nlp):
         s, gamma = get_mix(mix)
-        upstream = encoder.attrs.get("upstream")
-        found.append(
-            {"component": name, "upstream": upstream, "s": s.tolist(), "gamma": gamma}
-        )
+        listener = {"component": name, "upstream": encoder.attrs.get("upstream")}
+        found.append({**listener, "s": s.tolist(), "gamma": gamma})
     return found
 
 
@@ -79,8 +77,6 @@ def print_mixes(mixes: List[Dict[str, Any]]) -> None:
 def plot_mixes(mixes: List[Dict[str, Any]], path: Path) -> None:
     """Draw a heat map of s, layers by components, as figure 2 of the paper.
 
-    mixes (List[Dict[str, Any]]): What `get_mixes` returns.
-    path (Path): Where to write it. The suffix says which format.
     RAISES (CorpusError): Without matplotlib, or for an unknown format.
     """
     n_layers = max(len(mix["s"]) for mix in mixes)

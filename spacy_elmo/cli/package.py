@@ -106,9 +106,7 @@ def package_cli(
 
 
 def describe(bilm: Path, meta_path: Path) -> Dict[str, Any]:
-    """What is known of a biLM: by its config and its log, and by a meta.json, which
-    stands before them.
-    """
+    """What config and log say of a biLM, and before them a meta.json."""
     from ..pretraining.config import read_config
     from .plot import LOG, read_log
 

@@ -50,11 +50,9 @@ def plot_cli(
 
 
 def read_log(path: Path) -> Records:
-    """Read the log of a run.
+    """The lines of a log.jsonl, or of that in a folder. A last one that is torn, by a
+    run that was killed, is left out.
 
-    path (Path): log.jsonl or the folder that has it.
-    RETURNS (List[Dict[str, Any]]): Its lines. A last one that is torn, by a run that
-        was killed, is left out.
     RAISES (CorpusError): If it is no such log, or has nothing to plot yet.
     """
     file = path / LOG if path.is_dir() else path
@@ -69,8 +67,7 @@ def read_log(path: Path) -> Records:
                 break
             known = False
         if not known:
-            problem = f"line {n} is no line of a log of 'spacy elmo pretrain'"
-            raise unusable(file, problem)
+            raise unusable(file, f"line {n} is no line of a log of pretraining")
         # Held-out files have curves of their own.
         files = record.get("files", {}).items()
         records.append({**record, **{name: found["average"] for name, found in files}})

@@ -1,12 +1,15 @@
 import os
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Dict, Optional
 
 import typer
 from spacy.cli._util import Arg, Opt, import_code, parse_config_overrides
 from wasabi import msg
 
 from ._app import app
+
+if TYPE_CHECKING:
+    from ..pretraining.evaluation import Perplexity
 
 
 @app.command(
@@ -46,22 +49,15 @@ def pretrain_cli(
     if int(os.environ.get("RANK", 0)) == 0:
         msg.good(f"Saved the biLM to {output_path}")
         if found is not None:
-            msg.table(
-                [
-                    (
-                        name,
-                        f"{p.forward:.2f}",
-                        f"{p.backward:.2f}",
-                        f"{p.average:.2f}",
-                        f"{p.bits_per_character:.4f}",
-                        f"{p.n_unknown / p.n_tokens:.1%}",
-                    )
-                    for name, p in {**found.files, "held-out text": found}.items()
-                ],
-                header=(
-                    "perplexity", "forward", "backward", "average", "bits/char",
-                    "unknown",
-                ),
-                aligns=tuple("lrrrrr"),
-            )  # fmt: skip
+            print_perplexities({**found.files, "held-out text": found})
     leave_joined_processes()
+
+
+def print_perplexities(found: "Dict[str, Perplexity]") -> None:
+    header = ["perplexity", "forward", "backward", "average", "bits/char", "unknown"]
+    rows = []
+    for name, p in found.items():
+        perplexities = [f"{x:.2f}" for x in (p.forward, p.backward, p.average)]
+        unknown = f"{p.n_unknown / p.n_tokens:.1%}"
+        rows.append([name, *perplexities, f"{p.bits_per_character:.4f}", unknown])
+    msg.table(rows, header=header, aligns=tuple("lrrrrr"))

@@ -130,9 +130,7 @@ class ELMo(TrainablePipe):
         sgd: Optional[Optimizer] = None,
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
-        """Annotate the predicted Docs for the components that come after. Those Docs
-        are copies: the corpus stays clean. `losses` stay as they were.
-        """
+        """Annotate the predicted Docs, which are copies: the corpus stays clean."""
         examples = list(examples)
         validate_examples(examples, "ELMo.update")
         get_shim(self.model).open_sentences()
@@ -167,9 +165,7 @@ class ELMo(TrainablePipe):
         return self
 
     def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
-        """Write options.json and weights.hdf5, in the official layout, to a directory.
-        Weights that stand unchanged in an earlier checkpoint are linked to it.
-        """
+        """Write options.json and weights.hdf5, in the official layout."""
         directory = util.ensure_path(path)
         directory.mkdir(parents=True, exist_ok=True)
         if "model" not in exclude:

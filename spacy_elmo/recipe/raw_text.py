@@ -101,9 +101,7 @@ def _pieces(text: str) -> Iterator[Tuple[List[str], int]]:
 
 
 def _paragraphs(document: Any) -> Iterator[List[str]]:
-    """The words of each paragraph of what `read_documents` gives; a long one in
-    parts.
-    """
+    """The words of each paragraph; a long one in parts."""
     parts = document if isinstance(document, list) else document.text.splitlines()
     for part in parts:
         words = part.split() if isinstance(part, str) else part

@@ -99,9 +99,8 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
 
 
 def write_parts(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> None:
-    """Write train/NAME.spacy and dev/NAME.spacy.
+    """Write train/NAME.spacy and dev/NAME.spacy; without `dev`, a tenth of the Docs.
 
-    dev (List[Doc]): If None, a tenth of the Docs.
     RAISES (CorpusError): If there are too few for that.
     """
     if dev is None:
