@@ -1,5 +1,6 @@
 """What a killed run goes on from."""
 
+import json
 import math
 import os
 import warnings
@@ -143,9 +144,10 @@ def _check_settings(saved: Dict[str, Any], run: Run, path: Path) -> None:
 def _identity(run: Run) -> Dict[str, Any]:
     """What a checkpoint has to share with the run that goes on from it, by name."""
     corpus, settings = run.rows.corpus, run.settings
+    model = json.loads(settings.options.to_json())
     training = settings.training.model_dump(exclude=FREE)
     return {
-        **dict_to_dot({"model": settings.options.to_dict(), "training": training}),
+        **dict_to_dot({"model": model, "training": training}),
         "corpus.weights": corpus.weights,
         "the text's tokens": len(corpus.tokens),
         "the text's documents": corpus.n_documents,

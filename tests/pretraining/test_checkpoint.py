@@ -108,6 +108,21 @@ def test_a_checkpoint_with_a_field_missing_or_wrong_counts_as_damaged(
         pretrain(settings, output, silent=True)
 
 
+def test_a_checkpoint_of_an_earlier_version_is_read(finished_run, tmp_path):
+    """Its sections were nested, and one had a setting that is gone."""
+    output = tmp_path / "out"
+    shutil.copytree(finished_run / "out", output)
+    saved = torch.load(output / checkpoint.CHECKPOINT, weights_only=True)
+    names = [k for k in saved["settings"] if k.startswith("training.softmax.")]
+    assert names and saved["settings"]["model.char_cnn.filters"][0] == [1, 8]
+    section = {k.split(".")[-1]: saved["settings"].pop(k) for k in names}
+    saved["settings"]["training.softmax"] = {**section, "sparse": False}
+    del saved["best"]
+    torch.save(saved, output / checkpoint.CHECKPOINT)
+    pretrain(read_settings(finished_run / "config.cfg"), output, silent=True)
+    assert_same_run(output, finished_run / "out")
+
+
 def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypatch):
     settings = make_settings(checkpoint_steps=1000, log_steps=3)
     pretrain(settings, tmp_path / "unbroken", silent=True)
