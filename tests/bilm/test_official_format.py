@@ -280,7 +280,7 @@ def saved(tiny_weights, tmp_path_factory):
     return directory
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=80, deadline=None, database=None)
 @given(data=st.data())
 def test_changed_bytes_are_an_error_or_change_nothing(data, saved, tmp_path_factory):
     content = bytearray((saved / "weights.hdf5").read_bytes())

@@ -28,7 +28,7 @@ def test_keys_beyond_the_bilm_are_ignored(make_options):
     assert Options.from_dict(options) == Options.from_dict(make_options())
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=100, deadline=None, database=None)
 @given(data=st.data())
 def test_changed_bytes_are_an_error_or_valid(data, tiny_options):
     content = bytearray(json.dumps(tiny_options).encode("utf8"))

@@ -116,7 +116,7 @@ def test_a_long_doc_without_boundaries_is_cut(layer):
 @pytest.mark.parametrize("cache_mb", [0.002, 64.0])
 def test_threads_give_the_vectors_of_one_thread(cache_mb, calm_weights):
     # Each thread reads docs of its own: a Doc is not made for sharing
-    batches = [random_docs(10, seed) for seed in range(24)]
+    batches = [random_docs(10, seed) for seed in range(12)]
     one = build_bilm(calm_weights)
     wanted = [one.predict(docs) for docs in batches]
     layer = build_bilm(calm_weights, cache_mb=cache_mb)  # not even loaded yet
