@@ -18,7 +18,7 @@ from thinc.api import Config
 
 from spacy_elmo.about import __version__
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.cli.evaluate import evaluate
+from spacy_elmo.cli.evaluate import evaluate_cli
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
 
 TASKS = {"tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1"}
@@ -44,7 +44,10 @@ def model(
     shutil.copy(trained / "vocab.txt", output)
     config = Config().from_disk(trained / "config.cfg")
     del config["paths"]  # they mean nothing elsewhere
-    held_out = {path.stem: evaluate(output, str(path)) for path in heldout}
+    held_out = {
+        path.stem: evaluate_cli(str(output), str(path), None, "zero", None, None, None)
+        for path in heldout
+    }
     logs = [list(srsly.read_jsonl(run / "log.jsonl")) for run in [*earlier, trained]]
     ends = [[r for r in log if "loss" in r][-1] for log in logs]
     meta = {

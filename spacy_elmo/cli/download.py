@@ -9,13 +9,9 @@ from ._app import app
 @app.command("download")
 def download_cli(
     name: Optional[str] = Arg(
-        None,
-        help="Name of a published model, for instance allennlp/original; "
-        "without one, they are listed",
+        None, help="For instance allennlp/original; without a name, all are listed"
     ),
-    force: bool = Opt(
-        False, "--force", "-f", help="Download it again though it is here"
-    ),
+    force: bool = Opt(False, "--force", "-f", help="Download it again"),
     silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """

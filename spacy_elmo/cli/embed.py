@@ -21,34 +21,26 @@ SUFFIXES = (".hdf5", ".h5")
 @app.command("embed")
 def embed_cli(
     text: str = inputs.TEXT,
-    output_path: Path = Arg(
-        ..., help="An .hdf5 file, or a directory that receives the parts as they are"
-    ),
+    output_path: Path = Arg(..., help="An .hdf5 file, or a directory for its parts"),
     weights: Optional[str] = inputs.WEIGHTS,
     pipeline: Optional[str] = inputs.PIPELINE,
     layers: str = Opt(
         "all", "--layers", "-L", help=f"'all', {inputs.LAYERS}, or a trained 'mix'"
     ),
-    component: Optional[str] = Opt(
-        None, "--component", "-c", help="Component of the pipeline whose mix it is"
-    ),
-    dtype: Literal["float32", "float16"] = Opt(
-        "float32", "--dtype", "-d", help="Precision of the file"
-    ),
+    component: Optional[str] = Opt(None, "--component", "-c", help="Whose mix it is"),
+    dtype: Literal["float32", "float16"] = Opt("float32", "--dtype", "-d"),
     tokenized: Optional[bool] = inputs.TOKENIZED,
     lang: Optional[str] = inputs.LANG,
     n_process: int = Opt(
         1, "--n-process", "-n", min=-1, help="Processes (-1 for all), or Ray's workers"
     ),
-    engine: Literal["local", "ray"] = Opt(
-        "local", "--engine", "-e", help="Ray stands for Ray Data"
-    ),
+    engine: Literal["local", "ray"] = Opt("local", "--engine", "-e"),
     silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """
     Write the layers of each text (each line of a .txt) to HDF5, in the layout of
-    AllenNLP's elmo command. An interrupted run goes on where it stopped. With Ray a
-    file of the text is a task: a single file has one worker, however many there are.
+    AllenNLP's elmo command. An interrupted run goes on where it stopped. With Ray Data
+    each file of the text is a task: a single file has one worker.
     """
     from tqdm import tqdm
 

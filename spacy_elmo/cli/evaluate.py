@@ -1,6 +1,6 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Optional, Union
+from typing import Any, Literal, Optional
 
 import srsly
 from spacy.cli._util import Arg, Opt
@@ -9,31 +9,38 @@ from wasabi import msg
 from ._app import app
 from .inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenization
 
-if TYPE_CHECKING:
-    from ..pretraining.evaluation import Perplexity
-
 
 @app.command("evaluate")
 def evaluate_cli(
-    weights: str = Arg(
-        ..., help="Name or path of a model that 'spacy elmo pretrain' wrote"
-    ),
+    weights: str = Arg(..., help="Name or path of a model with its softmax"),
     text: str = TEXT,
     vocab_path: Optional[Path] = VOCAB,
     state: Literal["zero", "carried"] = Opt(
-        "zero", "--state", "-s", help="Zero at each sentence, or carried through texts"
+        "zero", "--state", "-s", help="LSTM state: zero at each sentence, or carried"
     ),
     lang: Optional[str] = LANG,
     tokenized: Optional[bool] = TOKENIZED,
     output_path: Optional[Path] = Opt(
         None, "--output", "-o", help="Output JSON file for the metrics", dir_okay=False
     ),
-) -> None:
+) -> Any:  # a Perplexity, for scripts
     """
     Evaluate a pretrained biLM on held-out text: perplexity by the exact full
     softmax, forward, backward and average, and bits per character.
     """
-    found = evaluate(weights, text, vocab_path, state, lang, tokenized)
+    from ..pretraining.corpus import Preparation, load_each
+    from ..pretraining.evaluation import evaluate_files
+    from ..pretraining.language_model import LanguageModel
+    from ..weights import resolve
+
+    path = resolve(weights)
+    model = LanguageModel.from_path(path, vocab_path=vocab_path)
+    nlp, settings = read_tokenization(path, lang, tokenized)
+    width = model.bilm.options.char_cnn.max_characters_per_token
+    preparation = Preparation(nlp, settings, width, model.words)
+    with TemporaryDirectory() as cache:
+        files = load_each([text], Path(cache), preparation)
+        found = evaluate_files(model.bilm, model.softmax, files, state=state)
     if output_path is not None:
         srsly.write_json(output_path, {**found.to_dict(), "state": state})
     msg.table(
@@ -51,27 +58,4 @@ def evaluate_cli(
             },
         }
     )
-
-
-def evaluate(
-    weights: Union[str, Path],
-    text: str,
-    vocab_path: Optional[Path] = None,
-    state: str = "zero",
-    lang: Optional[str] = None,
-    tokenized: Optional[bool] = None,
-) -> "Perplexity":
-    """See `evaluate_cli`. RAISES (WeightsError): If the model has no softmax."""
-    from ..pretraining.corpus import Preparation, load_each
-    from ..pretraining.evaluation import evaluate_files
-    from ..pretraining.language_model import LanguageModel
-    from ..weights import resolve
-
-    path = resolve(weights)
-    model = LanguageModel.from_path(path, vocab_path=vocab_path)
-    nlp, settings = read_tokenization(path, lang, tokenized)
-    width = model.bilm.options.char_cnn.max_characters_per_token
-    preparation = Preparation(nlp, settings, width, model.words)
-    with TemporaryDirectory() as cache:
-        files = load_each([text], Path(cache), preparation)
-        return evaluate_files(model.bilm, model.softmax, files, state=state)
+    return found

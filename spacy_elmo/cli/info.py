@@ -12,9 +12,7 @@ from .inputs import JSON, read_meta
 
 @app.command("info")
 def info_cli(
-    weights: str = Arg(
-        ..., help="Name or path of a biLM, or of a pipeline with an elmo component"
-    ),
+    weights: str = Arg(..., help="Name or path of a biLM, or of a pipeline with one"),
     as_json: bool = JSON,
 ) -> None:
     """

@@ -32,7 +32,11 @@ def init_cli(
     lang: str = Opt(..., "--lang", "-l", help="Language code, as spaCy has it"),
     treebank: List[Path] = Opt([], "--treebank", "-t", help=TREEBANK, **FILE),
     dev: List[Path] = Opt(
-        [], "--dev", "-d", help="One for each --treebank, to measure on", **FILE
+        [],
+        "--dev",
+        "-d",
+        help="One for each --treebank; default: a tenth of it",
+        **FILE,
     ),
     hours: float = Opt(1.0, "--hours", "-H", min=0.001, help="Time for pretraining"),
     name: str = Opt("pipeline", "--name", "-n", help="Name of the pipeline's package"),
@@ -44,13 +48,17 @@ def init_cli(
         None, "--sources", "-s", help="What the text is, for the model card; asked for"
     ),
     tokenizer: Optional[str] = Opt(
-        None, "--tokenizer", help=f"Another than the language's, for instance {RULES}"
+        None, "--tokenizer", help=f"Registered tokenizer, for instance {RULES}"
     ),
     tokenized: bool = Opt(
-        False, "--tokenized/--raw", help="Lines are sentences, words between blanks"
+        False, "--tokenized/--raw", help="Lines are sentences, split at blanks only"
     ),
     config_path: Optional[Path] = Opt(
-        None, "--config", "-c", help="Another config than pretrain_small.cfg", **FILE
+        None,
+        "--config",
+        "-c",
+        help="Pretraining config; default: pretrain_small.cfg",
+        **FILE,
     ),
     run: bool = Opt(True, "--run/--no-run", help="Run the project, or only write it"),
 ) -> None:

@@ -27,19 +27,19 @@ FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or no
 LAYERS = "'top', 'mean' of all, or a number (0 is the token layer)"
 TEXT = Arg(..., help=f"Text: {FILES}")
 WEIGHTS = Opt(
-    None, "--weights", "-w", help="Name or path of a biLM; 'en_elmo_sm' by default"
+    None, "--weights", "-w", help="Name or path of a biLM; default: en_elmo_sm"
 )
 PIPELINE = Opt(
     None, "--pipeline", "-p", help="Pipeline with an 'elmo' component and tokenizer"
 )
 LANG = Opt(
-    None, "--lang", "-l", help="Language of the text; by default as in training, or en"
+    None, "--lang", "-l", help="Language of the text; default: as in training, or en"
 )
 TOKENIZED = Opt(
-    None, "--tokenized/--raw", help="Words stand between blanks; or as in training"
+    None, "--tokenized/--raw", help="Split at blanks only; default: as in training"
 )
 VOCAB = Opt(
-    None, "--vocab", "-v", help="Words of the softmax; by default vocab.txt beside it"
+    None, "--vocab", "-v", help="Words of the softmax; default: vocab.txt beside it"
 )
 # Options of a path
 FILE: Any = {"exists": True, "dir_okay": False}

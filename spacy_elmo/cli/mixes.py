@@ -35,10 +35,8 @@ def mix_cli(
         plot_mixes(mixes, plot_path)
     if as_json:
         print(srsly.json_dumps(mixes, indent=2))
-        return
-    print_mixes(mixes)
-    if plot_path is not None:
-        msg.good(f"Saved the heat map to {plot_path}")
+    else:
+        print_mixes(mixes)
 
 
 def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
@@ -68,8 +66,8 @@ def print_mixes(mixes: List[Dict[str, Any]]) -> None:
     for mix in mixes:
         s = [f"{s_j:.3f}" for s_j in mix["s"]]
         s += [""] * (n_layers - len(s))
-        listens_to = mix["upstream"] or "(its own biLM)"
-        rows.append([mix["component"], listens_to, *s, f"{mix['gamma']:.3f}"])
+        upstream = mix["upstream"] or "(its own biLM)"
+        rows.append([mix["component"], upstream, *s, f"{mix['gamma']:.3f}"])
     aligns = ["l", "l", *"r" * (n_layers + 1)]
     msg.table(rows, header=header, divider=True, aligns=aligns)
 

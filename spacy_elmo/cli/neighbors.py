@@ -35,11 +35,9 @@ def neighbors_cli(
     layer: str = Opt("top", "--layer", help=f"Layer to compare: {inputs.LAYERS}"),
     n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbors"),
     same_word: bool = Opt(
-        False, "--same-word/--any-word", help="The same word only, in any case, or any"
+        False, "--same-word/--any-word", help="Search for the same word only"
     ),
-    limit: Optional[int] = Opt(
-        None, "--limit", min=1, help="Stop after about so many tokens of the corpus"
-    ),
+    limit: Optional[int] = Opt(None, "--limit", min=1, help="Tokens to search"),
     weights: Optional[str] = inputs.WEIGHTS,
     pipeline: Optional[str] = inputs.PIPELINE,
     lang: Optional[str] = inputs.LANG,

@@ -65,7 +65,7 @@ def package_cli(
         None, "--sources", "-s", help="The text it was trained on, for the model card"
     ),
     meta_path: Optional[Path] = Opt(
-        None, "--meta-path", "-m", help="A meta.json for that of the directory", **FILE
+        None, "--meta-path", "-m", help="Default: meta.json of the directory", **FILE
     ),
     build: str = Opt(
         "wheel", "--build", "-b", help="Comma-separated: sdist, wheel, or none"

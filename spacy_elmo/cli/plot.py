@@ -15,12 +15,8 @@ Records = List[Dict[str, Any]]
 
 @app.command("plot")
 def plot_cli(
-    logs: List[Path] = Arg(
-        ..., help="One or more log.jsonl of 'spacy elmo pretrain', or their folders"
-    ),
-    output_path: Path = Opt(
-        Path("log.png"), "--output", "-o", help="Image: .png, .svg or .pdf"
-    ),
+    logs: List[Path] = Arg(..., help="Each a log.jsonl of pretraining, or its folder"),
+    output_path: Path = Opt(Path("log.png"), "--output", "-o", help="Image file"),
 ) -> None:
     """
     Plot the curves of pretraining: loss and held-out perplexity over tokens, of
@@ -34,11 +30,10 @@ def plot_cli(
     perplexities.set_yscale("log")
     perplexities.set_xlabel("million tokens")
     for i, (name, records) in enumerate(runs.items()):
-        color = f"C{i}"
-        _draw(losses, records, "loss", name, color=color)
+        _draw(losses, records, "loss", name, color=f"C{i}")
         for key, style in zip(PERPLEXITIES, (":", "--", "-")):
             label = f"{name}, {key}" if len(runs) > 1 else key
-            _draw(perplexities, records, key, label, color=color, linestyle=style)
+            _draw(perplexities, records, key, label, color=f"C{i}", linestyle=style)
         for file in {name: None for r in records for name in r.get("files", {})}:
             _draw(perplexities, records, file, file, linewidth=0.8, linestyle="-.")
     for panel in (losses, perplexities):

@@ -14,18 +14,14 @@ from ._app import app
 def vectors_cli(
     weights: str = Arg(..., help="Name or path of a biLM"),
     text: str = inputs.TEXT,
-    output_path: Path = Arg(
-        ..., help="Output file, compressed if it ends in .gz", dir_okay=False
-    ),
+    output_path: Path = Arg(..., help="Output file, .gz to compress", dir_okay=False),
     layer: str = Opt("top", "--layer", "-L", help=f"Layer to average: {inputs.LAYERS}"),
     max_words: int = Opt(
         20_000, "--max-words", "-n", min=1, help="Keep the most frequent words"
     ),
-    min_count: int = Opt(
-        1, "--min-count", "-m", min=1, help="Keep words that occur so often"
-    ),
+    min_count: int = Opt(1, "--min-count", "-m", min=1, help="Of words to keep"),
     words_path: Optional[Path] = Opt(
-        None, "--words", help="File of words that get one by spelling", **inputs.FILE
+        None, "--words", help="More words, one a line, by their spelling", **inputs.FILE
     ),
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,
@@ -55,11 +51,11 @@ def vectors_cli(
         raise CorpusError(Errors.E050.format(path=text))
     known, vectors = add_words(elmo, known, vectors, words)
     opener = gzip.open if output_path.suffix == ".gz" else open
+    n_words, width = vectors.shape
     with replacing(output_path) as temporary:
         # The text format of word2vec
         with opener(temporary, "wt", encoding="utf8") as out:
-            out.write("{} {}\n".format(*vectors.shape))
+            out.write(f"{n_words} {width}\n")
             for word, vector in zip(known, vectors.tolist()):
                 out.write(" ".join([word, *(f"{x:.5g}" for x in vector)]) + "\n")
-    n_words, width = vectors.shape
     msg.good(f"{output_path} has {n_words:,} vectors of width {width}")

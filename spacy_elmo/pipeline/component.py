@@ -63,8 +63,6 @@ class ELMo(TrainablePipe):
         # Keeps the optimizer and the loss table out of it.
         return False
 
-    # What spaCy's ListenedToComponent asks for:
-
     @property
     def listeners(self) -> List[Model[Any, Any]]:
         return [listener for found in self.listener_map.values() for listener in found]

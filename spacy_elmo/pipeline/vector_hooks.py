@@ -54,12 +54,7 @@ def set_vector_hooks(doc: Doc, layer: Layer = "top") -> Doc:
 
 
 def check_layer(layer: Layer, n_layers: Optional[int] = None) -> None:
-    """Whether there can be such a layer, or such a mix of layers.
-
-    layer (int or str or Sequence[float]): See `set_vector_hooks`.
-    n_layers (int): L + 1, where it is known.
-    RAISES (ValueError): If there cannot.
-    """
+    """RAISES (ValueError): If there can be no such layer or mix of L + 1 layers."""
     if isinstance(layer, str):
         is_good = layer in ("top", "mean")
     elif isinstance(layer, int):

@@ -48,12 +48,8 @@ def shipped_config(name: str) -> Path:
 def pretrain_config(
     base: Config, nlp: Dict[str, Any], tokenized: bool, survey: Survey
 ) -> Config:
-    """A config for a biLM, filled for a language and its text. The length of the run
-    is for `set_length`.
-
-    base (Config): The config.
-    nlp (Dict[str, Any]): Its [nlp].
-    tokenized (bool): Lines are sentences whose words stand between blanks.
+    """The config `base` of a biLM, filled for a language ([nlp]) and its text. The
+    length of the run is for `set_length`.
     """
     fitting = [w for w in WINDOWS if survey.share_cut(w) < MAX_CUT]
     config = base.copy()

@@ -14,8 +14,6 @@ from ..errors import CorpusError, Errors, unusable
 N_SENTS = 10
 # One Doc of so many is the dev part, where none is given.
 DEV_EVERY = 10
-# Tokens that are compared with the tokenizer's.
-MAX_TOKENS = 20_000
 N_EXAMPLES = 3
 NO_TAG = ("-", "_")
 
@@ -75,10 +73,8 @@ def components_for(docs: Docs) -> List[str]:
 
 
 def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
-    """Compare the tokens of a treebank with what a tokenizer makes of its text.
-
-    RETURNS (Tuple[float, List[str]]): Of the treebank's tokens, the share that the
-        tokenizer makes too; and some that it does not, beside what it makes of them.
+    """The share of a treebank's tokens that a tokenizer makes too; and some that it
+    does not, beside what it makes of them.
     """
     n = same = 0
     examples: List[str] = []
@@ -93,8 +89,6 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
                 span = found.char_span(*place, alignment_mode="expand")
                 others = " ".join(t.text for t in span or [])
                 examples.append(f"{token.text!r} is {others!r}")
-        if n >= MAX_TOKENS:
-            break
     return same / n, examples
 
 

@@ -12,8 +12,7 @@ from ..storage import hold
 ALLENNLP = "https://allennlp.s3.amazonaws.com/models/elmo"
 NLPL = "http://vectors.nlpl.eu/repository/20"
 CACHE_VARIABLE = "SPACY_ELMO_CACHE"
-# Seconds without an answer until a server is given up.
-TIMEOUT = 30
+TIMEOUT = 30  # seconds without an answer
 CHUNK_BYTES = 1 << 16
 # Five times the largest model known. A server that never stops must not fill the disk.
 MAX_BYTES = 4 << 30
@@ -76,9 +75,7 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
     """Download a published model into the cache folder, where `weights = name` finds
     it.
 
-    name (str): See `find_published`.
     force (bool): Download it again though it is there.
-    silent (bool): No progress bar.
     RETURNS (Path): Where it is: a folder or a .zip.
     RAISES (DownloadError): If there is no such model, or if it cannot be fetched or
         written.
