@@ -24,14 +24,7 @@ from .encoder import CharacterEncoder
 from .files import find_files
 from .lstm import LSTMLayer, LSTMState
 from .lstm_predict import Moves
-from .official_format import (
-    Entry,
-    check_datasets,
-    layout,
-    open_hdf5,
-    read_dataset,
-    write_files,
-)
+from .official_format import Entry, layout, read_weights, write_files
 from .options import Options
 from .precision import check_precision, choose_precision
 from .tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
@@ -81,14 +74,7 @@ class BiLM(nn.Module):
         # Without memory until the file is known to fit: options can ask for terabytes.
         with torch.device("meta"):
             bilm = cls(options)
-        with open_hdf5(files) as h5, torch.no_grad():
-            check_datasets(h5, bilm.layout(), files)
-            bilm.to_empty(device="cpu")
-            for layer in (*bilm.layers_of(0), *bilm.layers_of(1)):
-                layer.kernel.zero_()  # its padding is in no file
-            for entry in bilm.layout():
-                array = torch.from_numpy(read_dataset(h5, entry.name, files))
-                entry.param.copy_(entry.read(array))
+        read_weights(files, bilm, bilm.layout)
         return bilm.eval().requires_grad_(False)
 
     def save(

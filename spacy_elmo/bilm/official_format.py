@@ -101,8 +101,12 @@ def open_hdf5(files: ModelFiles) -> Iterator[Any]:
         yield h5
 
 
-def check_datasets(h5: Any, entries: Iterator[Entry], files: ModelFiles) -> None:
-    """Names and shapes: all that the options ask for, and nothing beside it."""
+def read_weights(
+    files: ModelFiles, bilm: nn.Module, entries: Callable[[], Iterator[Entry]]
+) -> None:
+    """Read the weights of a biLM that has no memory yet: it gets some once the names
+    and shapes are known to be all that the options ask for, and nothing beside it.
+    """
     import h5py
 
     shapes: Dict[str, Any] = {}
@@ -111,15 +115,21 @@ def check_datasets(h5: Any, entries: Iterator[Entry], files: ModelFiles) -> None
         if isinstance(item, h5py.Dataset):
             shapes[name] = item.shape
 
-    try:
-        h5.visititems(visit)
-    except Exception as e:  # h5py raises nearly anything on damaged files
-        error = Errors.E004.format(path=files.weights_name, reason=e)
-        raise WeightsError(error) from None
-    wanted = {entry.name: tuple(entry.write(entry.param).shape) for entry in entries}
-    for name in [*wanted, *(n for n in shapes if n.startswith(KNOWN_GROUPS))]:
-        if shapes.get(name) != wanted.get(name):
-            raise mismatch(name, shapes.get(name), wanted.get(name), files)
+    with open_hdf5(files) as h5, torch.no_grad():
+        try:
+            h5.visititems(visit)
+        except Exception as e:  # h5py raises nearly anything on damaged files
+            error = Errors.E004.format(path=files.weights_name, reason=e)
+            raise WeightsError(error) from None
+        wanted = {name: tuple(write(x).shape) for name, x, _, write in entries()}
+        for name in [*wanted, *(n for n in shapes if n.startswith(KNOWN_GROUPS))]:
+            if shapes.get(name) != wanted.get(name):
+                raise mismatch(name, shapes.get(name), wanted.get(name), files)
+        bilm.to_empty(device="cpu")
+        for empty in bilm.parameters():
+            empty.zero_()  # the padding of kernels is in no file
+        for name, param, read, _ in entries():
+            param.copy_(read(torch.from_numpy(read_dataset(h5, name, files))))
 
 
 def mismatch(name: str, found: Any, wanted: Any, files: ModelFiles) -> WeightsError:

@@ -15,69 +15,14 @@ from thinc.api import (
 )
 from thinc.types import Floats2d, Floats3d
 
-from ..bilm.tuning import MAX_BATCH_TOKENS
-from ..errors import require
-from .caches import SentenceCache, WordCache
-from .doc_encoder import DocEncoder, get_shim
+from .doc_encoder import build_bilm as build_bilm
+from .doc_encoder import get_shim
 from .listener import ELMoListener
 from .mix import ScalarMix
-from .segmenters import Segmenter, segment_sentences
-from .shim import BiLMShim
 
 Encoder = Model[List[Doc], List[Floats3d]]
 Mix = Model[List[Floats3d], List[Floats2d]]
 Tok2Vec = Model[List[Doc], List[Floats2d]]
-
-
-@registry.architectures("spacy_elmo.BiLM.v1")
-def build_bilm(
-    weights: str = "en_elmo_sm",
-    segmenter: Optional[Segmenter] = None,
-    max_batch_tokens: int = MAX_BATCH_TOKENS,
-    cache_mb: float = 64.0,
-    precision: str = "float32",
-    sentence_cache_mb: float = 1024.0,
-    sentence_cache_path: Optional[str] = None,
-    device: Optional[str] = None,
-) -> Encoder:
-    """Build the biLM of an `elmo` component (Peters et al. 2018, section 3).
-
-    weights (str): A name in `spacy_elmo.registry.weights`, or the path of a directory,
-        .zip or .hdf5 file. Read when the model is initialized or first used. A
-        trained pipeline has its weights with it and does not ask for this again.
-    segmenter (Callable[[Doc], Iterable[Span]]): Cuts a Doc into what the biLM reads
-        from a fresh state; null takes spacy_elmo.segment_sentences.v1.
-    max_batch_tokens (int): Tokens that run through the LSTMs at a time, which bounds
-        the memory in use beside the result.
-    cache_mb (float): Memory for the token vectors of words seen before.
-    precision (str): Of the LSTMs' products: "float32", exact to 1e-5; "bfloat16",
-        "int8", or "auto", the fastest here.
-    sentence_cache_mb (float): In training, memory for the layers of sentences, so
-        that the second and later epochs need no biLM. Prediction keeps none.
-    sentence_cache_path (str): In training, a folder that keeps them on disk as well,
-        for later runs; its size is not bounded.
-    device (str): Where the biLM runs, for instance "cuda:0". null: on the GPU if
-        spaCy uses it (spacy.prefer_gpu), else on the CPU.
-    RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.
-    RAISES (ValueError): If an argument cannot be.
-    """
-    for name, number, least in (
-        ("max_batch_tokens", max_batch_tokens, 1),
-        ("cache_mb", cache_mb, 0),
-        ("sentence_cache_mb", sentence_cache_mb, 0),
-    ):
-        # spaCy checks a config, and hands "64" on as it is.
-        holds = isinstance(number, (int, float)) and least <= number < float("inf")
-        require(holds, name, f"a number of at least {least}", number)
-    shim = BiLMShim(
-        str(weights),
-        precision=precision,
-        device=device,
-        max_batch_tokens=max_batch_tokens,
-        words=WordCache(int(cache_mb * 2**20)),
-        sentences=SentenceCache(int(sentence_cache_mb * 2**20), sentence_cache_path),
-    )
-    return DocEncoder(shim, segmenter or segment_sentences())
 
 
 @registry.architectures("spacy_elmo.ELMoListener.v1")

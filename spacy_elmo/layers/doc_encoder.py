@@ -1,32 +1,76 @@
-from typing import Any, Callable, Iterable, List, NamedTuple, Tuple
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from spacy.tokens import Doc, Span
+from spacy.util import registry
 from thinc.api import Model
 from thinc.types import Floats3d
 
-from ..errors import Errors
-from .segmenters import Segmenter
+from ..bilm.tuning import MAX_BATCH_TOKENS
+from ..errors import Errors, require
+from .caches import SentenceCache, WordCache
+from .segmenters import Segmenter, segment_sentences
 from .shim import BiLMShim
 
 InT = List[Doc]
 OutT = List[Floats3d]
 
 
-def DocEncoder(shim: BiLMShim, segmenter: Segmenter) -> Model[InT, OutT]:
-    """The biLM over Docs: every layer for every token.
+@registry.architectures("spacy_elmo.BiLM.v1")
+def build_bilm(
+    weights: str = "en_elmo_sm",
+    segmenter: Optional[Segmenter] = None,
+    max_batch_tokens: int = MAX_BATCH_TOKENS,
+    cache_mb: float = 64.0,
+    precision: str = "float32",
+    sentence_cache_mb: float = 1024.0,
+    sentence_cache_path: Optional[str] = None,
+    device: Optional[str] = None,
+) -> Model[InT, OutT]:
+    """Build the biLM of an `elmo` component (Peters et al. 2018, section 3).
 
-    shim (BiLMShim): The biLM.
-    segmenter (Callable[[Doc], Iterable[Span]]): Cuts a Doc into sentences.
+    weights (str): A name in `spacy_elmo.registry.weights`, or the path of a directory,
+        .zip or .hdf5 file. Read when the model is initialized or first used. A
+        trained pipeline has its weights with it and does not ask for this again.
+    segmenter (Callable[[Doc], Iterable[Span]]): Cuts a Doc into what the biLM reads
+        from a fresh state; null takes spacy_elmo.segment_sentences.v1.
+    max_batch_tokens (int): Tokens that run through the LSTMs at a time, which bounds
+        the memory in use beside the result.
+    cache_mb (float): Memory for the token vectors of words seen before.
+    precision (str): Of the LSTMs' products: "float32", exact to 1e-5; "bfloat16",
+        "int8", or "auto", the fastest here.
+    sentence_cache_mb (float): In training, memory for the layers of sentences, so
+        that the second and later epochs need no biLM. Prediction keeps none.
+    sentence_cache_path (str): In training, a folder that keeps them on disk as well,
+        for later runs; its size is not bounded.
+    device (str): Where the biLM runs, for instance "cuda:0". null: on the GPU if
+        spaCy uses it (spacy.prefer_gpu), else on the CPU.
     RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc,
         zeros for white space.
+    RAISES (ValueError): If an argument cannot be.
     """
+    for name, number, least in (
+        ("max_batch_tokens", max_batch_tokens, 1),
+        ("cache_mb", cache_mb, 0),
+        ("sentence_cache_mb", sentence_cache_mb, 0),
+    ):
+        # spaCy checks a config, and hands "64" on as it is.
+        holds = isinstance(number, (int, float)) and least <= number < float("inf")
+        require(holds, name, f"a number of at least {least}", number)
+    shim = BiLMShim(
+        str(weights),
+        precision=precision,
+        device=device,
+        max_batch_tokens=max_batch_tokens,
+        words=WordCache(int(cache_mb * 2**20)),
+        sentences=SentenceCache(int(sentence_cache_mb * 2**20), sentence_cache_path),
+    )
     return Model(
         "elmo-bilm",
         forward,
         init=initialize,
         dims={"nO": None, "nL": None},
-        attrs={"segmenter": segmenter},
+        attrs={"segmenter": segmenter or segment_sentences()},
         shims=[shim],
     )
 

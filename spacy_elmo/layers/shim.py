@@ -240,14 +240,13 @@ class BiLMShim(Shim):
             return False
         source, stamp = self._file
         try:
-            if _stamp(source) != stamp:
-                return False
-            if not (target.exists() and source.samefile(target)):
+            unchanged = _stamp(source) == stamp
+            if unchanged and not (target.exists() and source.samefile(target)):
                 target.unlink(missing_ok=True)
                 os.link(source, target)
         except OSError:
             return False
-        return True
+        return unchanged
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "BiLMShim":
         # What Shim.copy calls. A trainable copy is a model of its own to the optimizer.
