@@ -3,6 +3,7 @@ a group of its own, which readers of that layout ignore.
 """
 
 import math
+from itertools import product
 from pathlib import Path
 from typing import (
     Any,
@@ -247,29 +248,29 @@ def log_likelihoods(
         direction reads them.
     """
     found = [np.empty((2, len(text))) for text in texts]
+    state: Optional[List[LSTMState]] = None
     for batch in _batches([len(text) for text in texts]):
         both = [directions(texts[row]) for row in batch]
-        for d in range(2):
-            state: Optional[List[LSTMState]] = None
-            for start in range(0, len(texts[batch[0]]), MAX_STEPS):
-                window = slice(start, start + MAX_STEPS)
-                # The rows that go on are the first ones.
-                inputs, targets = (
-                    [ids[d, window] for ids in side if ids.shape[1] > start]
-                    for side in zip(*both)
-                )
-                lengths = [len(part) for part in inputs]
-                where = np.concatenate(packed_positions(lengths))
-                read, predicted = np.empty((2, len(where)), dtype=np.int64)
-                read[where] = np.concatenate(inputs)
-                predicted[where] = np.concatenate(targets)
-                h, state = _read(bilm, d, read, lengths, state, characters)
-                known = np.where(predicted < softmax.vocab_size, predicted, UNK_ID)
-                targets_on = torch.from_numpy(known).to(h.device)
-                nats = softmax.log_likelihood(h, targets_on)
-                parts = np.split(nats.cpu().numpy()[where], np.cumsum(lengths)[:-1])
-                for row, part in zip(batch, parts):
-                    found[row][d, window] = part
+        starts = range(0, len(texts[batch[0]]), MAX_STEPS)
+        for d, start in product(range(2), starts):
+            window = slice(start, start + MAX_STEPS)
+            # The rows that go on are the first ones.
+            inputs, targets = (
+                [ids[d, window] for ids in side if ids.shape[1] > start]
+                for side in zip(*both)
+            )
+            lengths = [len(part) for part in inputs]
+            where = np.concatenate(packed_positions(lengths))
+            read, predicted = np.empty((2, len(where)), dtype=np.int64)
+            read[where] = np.concatenate(inputs)
+            predicted[where] = np.concatenate(targets)
+            before = state if start else None
+            h, state = _read(bilm, d, read, lengths, before, characters)
+            known = np.where(predicted < softmax.vocab_size, predicted, UNK_ID)
+            nats = softmax.log_likelihood(h, torch.from_numpy(known).to(h.device))
+            parts = np.split(nats.cpu().numpy()[where], np.cumsum(lengths)[:-1])
+            for row, part in zip(batch, parts):
+                found[row][d, window] = part
     return found
 
 

@@ -31,7 +31,8 @@ class Run:
     """A biLM in training."""
 
     settings: Settings
-    weights: nn.ModuleList  # biLM and softmax: what is trained, saved and averaged
+    bilm: BiLM
+    softmax: Softmax
     objective: nn.Module  # their loss, alone or in DistributedDataParallel
     optimizer: torch.optim.Optimizer
     rows: Rows  # the text, and how far it has been read
@@ -45,14 +46,9 @@ class Run:
     best: Tuple[int, float] = (0, math.inf)  # step and perplexity
 
     @property
-    def bilm(self) -> BiLM:
-        bilm: Any = self.weights[0]
-        return bilm  # type: ignore[no-any-return]
-
-    @property
-    def softmax(self) -> Softmax:
-        softmax: Any = self.weights[1]
-        return softmax  # type: ignore[no-any-return]
+    def weights(self) -> nn.ModuleList:
+        """What is trained, saved and averaged."""
+        return nn.ModuleList([self.bilm, self.softmax])
 
 
 class Objective(nn.Module):
@@ -157,7 +153,8 @@ def start_run(
         objective = DistributedDataParallel(objective)
     return Run(
         settings,
-        weights,
+        bilm,
+        softmax,
         objective,
         _make_optimizer(training.optimizer, weights),
         Rows(
