@@ -130,17 +130,9 @@ class Errors:
         "[ELMO054] {path} has no softmax, so it is no language model. Models that "
         "'spacy elmo pretrain' wrote have one; the official ones never do."
     )
-    E055 = (
-        "[ELMO055] The checkpoint {path} was made with other settings or another "
-        "text ({what}). Give the same, or another output folder."
-    )
     E056 = (
         "[ELMO056] The checkpoint {path} cannot be read ({reason}). To begin anew, "
         "remove it or give another output folder."
-    )
-    E057 = (
-        "[ELMO057] The checkpoint {path} cannot be written ({reason}). Make room on "
-        "the disk and start again: the run goes on from the one before."
     )
     E058 = (
         "[ELMO058] Interrupted after step {step:,} of {n_steps:,}. All of it is saved: "
@@ -192,7 +184,7 @@ class Errors:
     )
     E115 = (
         "[ELMO115] {path} cannot be written ({reason}). Make room and start again: "
-        "the parts that are written stay."
+        "what is written stays."
     )
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected exactly "
@@ -232,10 +224,6 @@ class Errors:
     E132 = (
         "[ELMO132] The treebank {name} is too small to hold out a tenth of it: give "
         "--dev, or {wanted} sentences or more."
-    )
-    E133 = (
-        "[ELMO133] {path} is a project with another '{key}': {was!r}, not {now!r}. "
-        "Give the same as before to go on, or another folder."
     )
     E134 = "[ELMO134] Packages are made by 'wheel' or 'build': pip install wheel"
     E135 = "[ELMO135] spaCy has no language {lang!r}. Give one of {known}."

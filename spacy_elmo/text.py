@@ -47,7 +47,9 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
     if not found:
         raise CorpusError(Errors.E050.format(path=path))
     for file in found:
-        if not _kind(file) and not _is_plain_text(file):
+        with file.open("rb") as opened:
+            binary = not _kind(file) and b"\x00" in opened.read(4096)
+        if binary or (not _kind(file) and file.suffix[1:].isalpha()):
             known = ", ".join(SUFFIXES)
             raise unusable(file, f"is no {known} (or that in .gz, .xz, .bz2 or .zst)")
     return sorted(found)
@@ -71,7 +73,11 @@ def read_documents(
     kind = _kind(path) or ".txt"
     try:
         if kind == ".spacy":
-            yield from _read_docbin(path)
+            import spacy
+            from spacy.tokens import DocBin
+
+            # A pipeline has registered the extensions that Docs with vectors need.
+            yield from DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab)
             return
         with _open(path) as file:
             lines = read_lines(path, file, strict=strict)
@@ -178,24 +184,10 @@ def _without_surrogates(text: str) -> str:
     return text.encode("utf8", "ignore").decode("utf8")
 
 
-def _read_docbin(path: Path) -> Iterator[Any]:
-    from spacy import blank
-    from spacy.tokens import DocBin
-
-    # A pipeline has registered the extensions that Docs with vectors need.
-    yield from DocBin().from_disk(path).get_docs(blank("xx").vocab)
-
-
 def _kind(path: Path) -> str:
     """The suffix that tells the format, or "" for a file that is no text."""
     suffixes = [s for s in path.suffixes if s not in (*_OPENERS, ".zst")]
     return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
-
-
-def _is_plain_text(path: Path) -> bool:
-    """Whether a file without a suffix, such as news.en-00001-of-00100, may be text."""
-    with path.open("rb") as file:
-        return not path.suffix[1:].isalpha() and b"\x00" not in file.read(4096)
 
 
 def _open(path: Path) -> Any:

@@ -96,7 +96,8 @@ def is_written(output: Path, given: Dict[str, Any]) -> bool:
     for key, now in given.items():
         was = found.get(key)
         if was != now:
-            raise CorpusError(Errors.E133.format(path=path, key=key, was=was, now=now))
+            what = f"{key}: {was!r}, not {now!r}"
+            raise CorpusError(Errors.E110.format(path=path, what=what))
     return True
 
 

@@ -138,7 +138,7 @@ def _check_settings(saved: Dict[str, Any], run: Run, path: Path) -> None:
     before, now = dict_to_dot(saved), _identity(run)
     different = [k for k in sorted(now) if k in before and before[k] != now[k]]
     if different:
-        raise TrainingError(Errors.E055.format(path=path, what=", ".join(different)))
+        raise TrainingError(Errors.E110.format(path=path, what=", ".join(different)))
 
 
 def _identity(run: Run) -> Dict[str, Any]:
@@ -174,4 +174,4 @@ def _write(saved: Dict[str, Any], path: Path, previous: Optional[Path] = None) -
             if previous is not None and path.is_file():
                 os.replace(path, previous)
     except (OSError, RuntimeError) as e:  # torch has RuntimeError for a full disk
-        raise TrainingError(Errors.E057.format(path=path, reason=e)) from None
+        raise TrainingError(Errors.E115.format(path=path, reason=e)) from None

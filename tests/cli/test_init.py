@@ -116,7 +116,7 @@ def test_the_same_command_goes_on_and_another_is_refused(project, elmo, command)
     assert again.exit_code == 0, again.output
     assert (output / "project.yml").stat().st_mtime_ns == before
     other = elmo(*command(output, "--no-run", "--hours", 2))
-    assert other.exit_code == 1 and "ELMO133" in other.text and "hours" in other.text
+    assert other.exit_code == 1 and "ELMO110" in other.text and "hours" in other.text
 
 
 def run(line, capsys):

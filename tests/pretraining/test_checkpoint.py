@@ -44,7 +44,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
     before = [path.read_bytes() for path in files]
     monkeypatch.setattr(torch, "save", full)
     longer = make_settings(max_tokens=480)
-    with pytest.raises(TrainingError, match="ELMO057.*Make room"):
+    with pytest.raises(TrainingError, match="ELMO115.*Make room"):
         pretrain(longer, tmp_path / "out", silent=True)
     assert [path.read_bytes() for path in files] == before
     assert not list((tmp_path / "out").glob(".*"))
@@ -53,9 +53,9 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
 def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
     pretrain(make_settings(), tmp_path / "out", silent=True)
     config = (tmp_path / "out" / "config.cfg").read_text()
-    with pytest.raises(TrainingError, match=r"ELMO055.*training\.dropout"):
+    with pytest.raises(TrainingError, match=r"ELMO110.*training\.dropout"):
         pretrain(make_settings(dropout=0.2), tmp_path / "out", silent=True)
-    with pytest.raises(TrainingError, match="another text .the text's documents"):
+    with pytest.raises(TrainingError, match="ELMO110.*the text's documents"):
         text = tmp_path / "other.txt"
         text.write_text(made_up.text(70, 5))
         other = make_settings(overrides={"paths.train": str(text)})
