@@ -26,7 +26,9 @@ def info_cli(
     rows = {"Path": found["path"], **geometry(found)}
     rows["Digest of parameters"] = found["digest"]
     rows["SHA-256 of file"] = found["sha256"]
-    msg.table({**rows, "License": found["license"] or "not given"})
+    rows["Version"] = found["version"] or "not given"
+    rows["License"] = found["license"] or "not given"
+    msg.table({**rows, 'Precision "auto"': f"{found['auto']} on this machine"})
 
 
 def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
@@ -34,8 +36,8 @@ def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
 
     RETURNS (Dict[str, Any]): "path", "options" (as in options.json), "layers"
         (L + 1), "width" of a layer, "parameters", "digest" of their values and of the
-        geometry, "sha256" of the .hdf5 file, and "license" of the meta.json beside
-        it, or None.
+        geometry, "sha256" of the .hdf5 file, "version" and "license" of the meta.json
+        beside it, or None, and "auto", the precision of that name on this machine.
     RAISES (WeightsError): If the model cannot be read, or if a pipeline has several.
     """
     from ..bilm import BiLM
@@ -45,7 +47,7 @@ def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
 
     path = _find(weights)
     bilm = BiLM.from_path(path)
-    meta = (path if path.is_dir() else path.parent) / "meta.json"
+    meta = read_meta((path if path.is_dir() else path.parent) / "meta.json")
     return {
         "path": str(path),
         "options": bilm.options.to_dict(),
@@ -54,7 +56,9 @@ def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
         "parameters": bilm.n_parameters,
         "digest": digest(bilm),
         "sha256": sha256(find_files(path).weights),
-        "license": read_meta(meta).get("license"),
+        "version": meta.get("version"),
+        "license": meta.get("license"),
+        "auto": bilm.use_precision("auto").precision,
     }
 
 

@@ -182,9 +182,13 @@ class SentenceCache:
 
 
 def digest(bilm: BiLM) -> str:
-    """Names a biLM by its weights and geometry."""
-    found = hashlib.sha256(repr(bilm.options).encode("utf8"))
-    for name, param in sorted(bilm.named_parameters()):
+    """Names a biLM by its geometry and weights, as they stand in the official layout:
+    the same in all releases.
+    """
+    geometry = json.dumps(bilm.options.to_dict(), sort_keys=True)
+    found = hashlib.sha256(geometry.encode("utf8"))
+    for name, param, _, write in sorted(bilm.layout()):
         found.update(name.encode("utf8"))
-        found.update(np.ascontiguousarray(param.detach().cpu().numpy()).data)
+        array = write(param.detach().float().cpu()).numpy()
+        found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()[:16]

@@ -10,7 +10,7 @@ import spacy
 def model(tiny_weights, tmp_path):
     directory = tmp_path / "model"
     shutil.copytree(tiny_weights, directory)
-    (directory / "meta.json").write_text('{"license": "CC0"}')
+    (directory / "meta.json").write_text('{"license": "CC0", "version": "1.2"}')
     return directory
 
 
@@ -23,7 +23,8 @@ def test_info_as_json(model, elmo, tiny_options, tiny_arrays):
     assert found["parameters"] == sum(array.size for array in tiny_arrays.values())
     digest = hashlib.sha256((model / "weights.hdf5").read_bytes()).hexdigest()
     assert found["sha256"] == digest
-    assert found["license"] == "CC0"
+    assert (found["license"], found["version"]) == ("CC0", "1.2")
+    assert found["auto"] in ("float32", "bfloat16", "int8")
 
 
 def test_info_as_a_table(model, elmo):
@@ -93,6 +94,11 @@ def test_the_digest_of_the_parameters_stays_when_they_are_saved(
     source, saved = (json.loads(elmo("info", p, "--json").output) for p in paths)
     assert source["digest"] == saved["digest"]
     assert source["sha256"] != saved["sha256"]
+
+
+def test_the_digest_of_the_bundled_model_stays_the_same_in_all_releases(elmo):
+    found = json.loads(elmo("info", "en_elmo_sm", "--json").output)
+    assert found["digest"] == "583b91c5dae878d8"
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "meta"])
