@@ -156,8 +156,8 @@ class Errors:
     )
     E101 = "[ELMO101] {url} cannot be downloaded: {problem}. Try again."
     E103 = (
-        "[ELMO103] The model {name} is not here. Download it once: python -m spacy "
-        "elmo download {name}"
+        "[ELMO103] The model {name} has not been downloaded. Do it once: python -m "
+        "spacy elmo download {name}"
     )
     E105 = (
         "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
@@ -215,7 +215,7 @@ class Errors:
     # init and package
     E130 = (
         "[ELMO130] The text at {path} has {found:,} words, too few to train on: give "
-        "{wanted:,} or more. A biLM of use has read millions."
+        "{wanted:,} or more. A useful biLM needs millions."
     )
     E131 = (
         "[ELMO131] There are {n_dev} --dev for {n} --treebank. Give one for each, or "
@@ -228,8 +228,8 @@ class Errors:
     E134 = "[ELMO134] Packages are made by 'wheel' or 'build': pip install wheel"
     E135 = "[ELMO135] spaCy has no language {lang!r}. Give one of {known}."
     E136 = (
-        "[ELMO136] spaCy's tokenizer for {lang!r} is not here ({reason}). Install what "
-        "it needs; or take spaCy's rules for white space and punctuation by "
+        "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
+        "what it needs; or take spaCy's rules for white space and punctuation by "
         "{tokenizer} spacy.Tokenizer.v1, if the language writes blanks between words; "
         "or give text whose words stand between blanks ({tokenized})."
     )
@@ -242,7 +242,7 @@ class Errors:
         "{path}."
     )
     E139 = (
-        "[ELMO139] {name!r} is no name for a package. Take letters, digits and "
+        "[ELMO139] {name!r} is not a valid package name. Take letters, digits and "
         "underscores, for instance hu_novels_elmo."
     )
 
@@ -256,9 +256,9 @@ class Warnings:
         '[ELMOW002] precision = "{precision}" is slower than float32 on this {device}, '
         "which has no {missing}: using float32."
     )
-    W003 = "[ELMOW003] {problem} Going on from {path} instead, at step {step}."
+    W003 = "[ELMOW003] {problem} Continuing from {path} instead, at step {step}."
     W004 = (
-        "[ELMOW004] The sentence cache {path} cannot be used ({reason}). Going on "
+        "[ELMOW004] The sentence cache {path} cannot be used ({reason}). Continuing "
         "without it. If the file is damaged, remove it."
     )
     W005 = (
@@ -277,6 +277,6 @@ class Warnings:
         "treebank's tokens, but on running text it will see the tokenizer's."
     )
     W011 = (
-        "[ELMOW011] {found:,} words are little text: the gain will be small. Millions "
-        "are better, also if they are older or of another kind."
+        "[ELMOW011] {found:,} words is little text: the gain will be small. Millions "
+        "are better, even from an older or different source."
     )

@@ -24,6 +24,9 @@ SUFFIXES = (".txt", ".jsonl", ".spacy")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A text without blank lines would be one document; it is cut after so many lines.
 MAX_DOCUMENT_LINES = 200
+# So many lines that are not UTF-8, and a tenth of those read: another encoding.
+MAX_BROKEN_LINES = 1000
+CONVERT = "Convert the file, for instance by 'iconv -f latin1 -t utf8'"
 
 _OPENERS: Dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
@@ -65,7 +68,7 @@ def read_documents(
     path (Path): A file that `find_texts` found.
     strict (bool): Bytes that are not UTF-8 are an error. Otherwise each is read as
         U+FFFD, and a warning says how many lines there are: of the millions that a
-        language model is trained on, some may be broken.
+        language model is trained on, some may be broken. Many are an error again.
     blank (bool): Each line of a .txt is a document, empty lines too.
     YIELDS (List[str] or List[List[str]] or Doc): A document.
     RAISES (CorpusError): If the file is damaged.
@@ -137,13 +140,13 @@ def read_lines(
             line = raw.decode("utf8")
         except UnicodeDecodeError as e:
             if strict:
-                raise unusable(
-                    path,
-                    f"line {number} is not UTF-8 (byte 0x{raw[e.start]:02x}). Convert "
-                    "the file, for instance by 'iconv -f latin1 -t utf8'",
-                ) from None
+                problem = f"line {number} is not UTF-8 (byte 0x{raw[e.start]:02x})"
+                raise unusable(path, f"{problem}. {CONVERT}") from None
             line = raw.decode("utf8", "replace")
             n, first = n + 1, first or number
+            if n > MAX_BROKEN_LINES and n > number / 10:
+                problem = f"of the first {number:,} lines, {n:,} are not UTF-8"
+                raise unusable(path, f"{problem}. {CONVERT}") from None
         yield line.strip()
     if n:
         warning = Warnings.W005.format(path=path, n=n, first=first)

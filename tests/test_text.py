@@ -58,6 +58,13 @@ def test_lines_that_are_not_utf8_are_counted(tmp_path):
         list(read_documents(path, strict=True))
 
 
+def test_text_in_another_encoding_is_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(("A résumé.\n" + 5 * "One.\n").encode("latin1") * 1200)
+    with pytest.raises(CorpusError, match="1,001 are not UTF-8. Convert"):
+        list(read_documents(path))
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, strict):
     path = tmp_path / "a.txt"

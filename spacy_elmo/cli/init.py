@@ -29,7 +29,7 @@ LITTLE_WORDS = 500_000
 def init_cli(
     text: str = Arg(..., help=f"Raw text: {FILES}"),
     output_path: Path = Arg(..., help="Directory for the project", file_okay=False),
-    lang: str = Opt(..., "--lang", "-l", help="Language code, as spaCy has it"),
+    lang: str = Opt(..., "--lang", "-l", help="spaCy's language code"),
     treebank: List[Path] = Opt([], "--treebank", "-t", help=TREEBANK, **FILE),
     dev: List[Path] = Opt(
         [],
@@ -45,7 +45,10 @@ def init_cli(
         None, "--license", "-L", help="License of the packages; asked for if not given"
     ),
     sources: Optional[str] = Opt(
-        None, "--sources", "-s", help="What the text is, for the model card; asked for"
+        None,
+        "--sources",
+        "-s",
+        help="Description of the text for the model card; asked for if missing",
     ),
     tokenizer: Optional[str] = Opt(
         None, "--tokenizer", help=f"Registered tokenizer, for instance {RULES}"
@@ -65,7 +68,7 @@ def init_cli(
     """
     From raw text and annotated sentences to a trained and packaged pipeline with an
     ELMo of its own: check the text, measure how fast this machine trains, write a
-    spaCy project for it, and run that. The same command goes on where it was stopped.
+    spaCy project for it, and run that. Run the same command again to resume.
     """
     given = {
         "lang": lang, "text": str(Path(text).resolve()),
@@ -140,7 +143,7 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
     window = config["model"]["char_cnn"]["max_characters_per_token"]
     msg.good(
         f"Text: {survey.words:,} words to train on, {survey.heldout:,} held out; "
-        f"{survey.repeated:,} paragraphs that came again are left out"
+        f"{survey.repeated:,} duplicate paragraphs are left out"
     )
     msg.good(
         f"Characters: {survey.share_cut(50):.4%} of the words are longer than the 48 "

@@ -36,7 +36,7 @@ LANG = Opt(
     None, "--lang", "-l", help="Language of the text; default: as in training, or en"
 )
 TOKENIZED = Opt(
-    None, "--tokenized/--raw", help="Split at blanks only; default: as in training"
+    None, "--tokenized/--raw", help="Split at spaces only; default: as in training"
 )
 VOCAB = Opt(
     None, "--vocab", "-v", help="Words of the softmax; default: vocab.txt beside it"

@@ -28,8 +28,8 @@ def vectors_cli(
 ) -> None:
     """
     Write static word vectors: for each word of a text the mean of its contextual
-    vectors there. A pipeline with them needs no biLM and not this package: python -m
-    spacy init vectors inputs.LANG OUTPUT_PATH inputs.PIPELINE
+    vectors there. A pipeline with them needs neither the biLM nor this package:
+    python -m spacy init vectors LANG OUTPUT_PATH PIPELINE
     """
     from ..pipeline.static_vectors import add_words, average_contexts
     from ..storage import replacing

@@ -215,7 +215,7 @@ def check_section(section: Type[S], values: Any, name: str = "") -> S:
     if error["type"] == "extra_forbidden":
         known = ", ".join(_settings_of(section, error["loc"][:-1]))
         parent = f"[{'.'.join(where[:-1])}]" if where[:-1] else "the config"
-        problem = f"is no setting of {parent}, which knows {known}"
+        problem = f"is not a setting of {parent}. Those are {known}"
         raise unusable(where[-1], problem)
     if error["type"] == "value_error":
         raise unusable(f"[{'.'.join(where)}]", str(error["ctx"]["error"]))
