@@ -2,18 +2,15 @@ import os
 import socket
 import subprocess
 import sys
-import time
-from datetime import timedelta
 
 import pytest
 import torch
-from runs import losses
-from torch.distributed import distributed_c10d
+from runs import losses, wait_for_the_first
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining.corpus import load_corpora
-from spacy_elmo.pretraining.distributed import Processes, joined_processes
+from spacy_elmo.pretraining.distributed import Processes
 from spacy_elmo.pretraining.run import start_run
 from spacy_elmo.pretraining.training import pretrain
 
@@ -64,16 +61,6 @@ def test_two_processes_have_the_curve_of_one_and_either_goes_on(
         BiLM.from_path(tmp_path / "one").parameters(),
     ):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-4)
-
-
-def wait_for_the_first(rank, port):
-    names = {"WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    os.environ.update({k: str(v) for k, v in {**names, "RANK": rank}.items()})
-    distributed_c10d.default_pg_timeout = timedelta(seconds=1)
-    with joined_processes() as processes:
-        if processes.is_first:
-            time.sleep(2)
-        processes.wait()
 
 
 def test_processes_wait_for_a_long_tokenization(start_process):

@@ -4,19 +4,10 @@ import os
 import random
 import time
 
-import torch
-from runs import assert_same_run
-
-from spacy_elmo.pretraining.config import read_settings
-from spacy_elmo.pretraining.training import pretrain
+from runs import assert_same_run, run
 
 # KILLS=10 pytest tests/pretraining/test_kill.py for a longer run
 KILLS = int(os.environ.get("KILLS", "2"))
-
-
-def run(config, output):
-    torch.set_num_threads(1)
-    pretrain(read_settings(config), output, silent=True)
 
 
 def n_checkpoints(output):
