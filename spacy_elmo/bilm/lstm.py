@@ -93,7 +93,6 @@ class LSTMLayer(nn.Module):
         if state is None:
             state = self.initial_state(batch_sizes[0] if batch_sizes else 0)
         options = self.options
-        # Without a projection there is no projection clip either.
         proj_clip = options.proj_clip if options.has_projection else None
         clips = options.cell_clip, proj_clip
         if torch.is_grad_enabled() and (self.kernel.requires_grad or x.requires_grad):

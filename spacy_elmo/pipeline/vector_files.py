@@ -29,7 +29,6 @@ from .vector_hooks import Layer, select_layer
 
 Floats = npt.NDArray[np.float32]
 
-# Texts of a part.
 PART_TEXTS = 1000
 INDEX = "sentence_to_index"
 
