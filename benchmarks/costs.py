@@ -100,7 +100,7 @@ def growth(
     sizes = [n_words // 8, n_words // 4, n_words // 2, n_words, 2 * n_words]
     return {
         "words of text": {n: words_per_second(n) for n in sizes},
-        "tokens a batch": {
+        "tokens per batch": {
             n: words_per_second(n_words, max_batch_tokens=n) for n in BATCH_TOKENS
         },
         "threads": by_threads,

@@ -20,7 +20,7 @@ from spacy.tokens import Doc
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--text", type=Path, help="Text, a paragraph a line")
+    parser.add_argument("--text", type=Path, help="Text, one paragraph per line")
     parser.add_argument("--weights", default="en_elmo_sm")
     parser.add_argument("--words", type=int, default=1_000_000)
     parser.add_argument("--doc-words", type=int, default=200_000)

@@ -1,4 +1,4 @@
-"""Tokens a second of pretraining, beside a plain PyTorch trainer and the machine's
+"""Tokens per second of pretraining, beside a plain PyTorch trainer and the machine's
 matrix products.
 
     python benchmarks/pretrain.py --text heldout.txt --peers FOLDER --output benchmarks

@@ -62,8 +62,8 @@ def main() -> None:
         "weights": args.weights,
         "precision": args.precision,
         "words/s": words_per_second(nlp, rows, args.turns),
-        "microseconds a word": profile(nlp, rows, args.turns),
-        "milliseconds a sentence": latency(nlp, rows),
+        "microseconds per word": profile(nlp, rows, args.turns),
+        "milliseconds per sentence": latency(nlp, rows),
     }
     save("profile_pipeline", results, render(results), args.output)
 
@@ -126,7 +126,7 @@ def words_per_second(nlp: Language, rows: List[Any], turns: int) -> Dict[str, fl
 
 
 def profile(nlp: Language, rows: List[Any], turns: int) -> Dict[str, float]:
-    """Microseconds a word, by part."""
+    """Microseconds per word, by part."""
     n_words = sum(map(len, rows))
     runs: List[Dict[str, float]] = []
     with instrumented(nlp) as clock:
@@ -282,15 +282,17 @@ def latency(nlp: Language, rows: List[Any]) -> Dict[str, float]:
 
 def render(results: Dict[str, Any]) -> str:
     words = [(name, float(n)) for name, n in results["words/s"].items()]
-    parts = results["microseconds a word"]
+    parts = results["microseconds per word"]
     total = sum(parts.values())
     shares = [(part, us, 100 * us / total) for part, us in parts.items()]
-    latencies = [(k, float(ms)) for k, ms in results["milliseconds a sentence"].items()]
+    latencies = [
+        (k, float(ms)) for k, ms in results["milliseconds per sentence"].items()
+    ]
     return "\n".join(
         [
             f"{results['machine']}; {results['weights']} in {results['precision']}\n",
             table(["", "words/s"], words, ",.0f"),
-            table(["part", "µs a word", "%"], shares, ".1f"),
+            table(["part", "µs per word", "%"], shares, ".1f"),
             table([f"sentence of {LATENCY_WORDS} words", "ms"], latencies, ".2f"),
         ]
     )

@@ -38,6 +38,22 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def removing_empty(folder: Path) -> Iterator[None]:
+    """If the block fails, remove the folder and its parents where the block has made
+    them and left them empty.
+    """
+    folder = folder.absolute()
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        for path in new:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
+@contextmanager
 def create_hdf5(path: Path, **options: Any) -> Iterator[Any]:
     """Open an HDF5 file for writing; one that is there is written over.
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Union
 
 import srsly
 
-from .errors import CorpusError, Errors, Warnings, unusable
+from .errors import CorpusError, Errors, Warnings, looked_for, unusable
 
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
 
 SUFFIXES = (".txt", ".jsonl", ".spacy")
+KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A text without blank lines would be one document; it is cut after so many lines.
 MAX_DOCUMENT_LINES = 200
@@ -48,22 +49,24 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
         names = glob.glob(str(path), recursive=True)
         found = [Path(name) for name in names if Path(name).is_file()]
     if not found:
-        raise CorpusError(Errors.E050.format(path=path))
+        problem = "there is no such file or directory"
+        if Path(path).is_dir():
+            problem = f"the directory has no {KNOWN}"
+        raise CorpusError(Errors.E050.format(path=f"{looked_for(path)}: {problem}"))
     for file in found:
         with file.open("rb") as opened:
             binary = not _kind(file) and b"\x00" in opened.read(4096)
         if binary or (not _kind(file) and file.suffix[1:].isalpha()):
-            known = ", ".join(SUFFIXES)
-            raise unusable(file, f"is no {known} (or that in .gz, .xz, .bz2 or .zst)")
+            raise unusable(file, f"is no {KNOWN}")
     return sorted(found)
 
 
 def read_documents(
     path: Path, *, strict: bool = False, blank: bool = False
 ) -> Iterator[Any]:
-    """The documents of a file. A .txt is paragraphs, one a line, with an empty line
+    """The documents of a file. A .txt is paragraphs, one per line, with an empty line
     after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
-    format: one object a line with "text" or "tokens". A .spacy DocBin gives Docs.
+    format: one object per line, with "text" or "tokens". A .spacy DocBin gives Docs.
 
     path (Path): A file that `find_texts` found.
     strict (bool): Bytes that are not UTF-8 are an error. Otherwise each is read as

@@ -23,7 +23,7 @@ TINY_MODEL = {
 
 
 def text(n_documents, seed=0):
-    """Documents of two to four tokenized sentences, a sentence a line."""
+    """Documents of two to four tokenized sentences, one per line."""
     rng = random.Random(seed)
     documents = []
     for _ in range(n_documents):

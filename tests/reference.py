@@ -127,7 +127,7 @@ def lstm_layer(options, arrays, cell, xs, c, h, product=np.matmul):
 
 
 def reference_encode(options, arrays, sentences, state=None):
-    """One (n_words, L+1, 2*projection_dim) a sentence, and the state: for each
+    """One (n_words, L+1, 2*projection_dim) per sentence, and the state: for each
     row a dict from (direction, layer) to (c, h)."""
     lstm = options["lstm"]
     arrays = {name: values.astype("float64") for name, values in arrays.items()}

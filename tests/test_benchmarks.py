@@ -72,7 +72,7 @@ def test_speed(run, treebank):
 def test_costs(run, treebank):
     args = ["--geometries", "toy", "--turns", 1, "--text", treebank]
     found = run("costs", *args)["geometries"]["toy"]
-    assert list(found["growth"]) == ["words of text", "tokens a batch", "threads"]
+    assert list(found["growth"]) == ["words of text", "tokens per batch", "threads"]
     assert found["pipeline"]["weights, MB"] > 1
     assert len(found["epochs"]["seconds"]) == 4
     assert found["latency"]["nlp(text)"] > 0
@@ -81,11 +81,11 @@ def test_costs(run, treebank):
 def test_profile_pipeline(run, treebank, tiny_weights):
     args = ["--weights", tiny_weights, "--words", 60, "--turns", 1, "--text", treebank]
     found = run("profile_pipeline", *args)
-    parts = found["microseconds a word"]
+    parts = found["microseconds per word"]
     wanted = {"LSTMs: products", "assembling batches", "mix", "rest of ner"}
     assert wanted <= set(parts) and min(parts.values()) >= 0
     assert list(found["words/s"]) == ["all", "elmo", "tagger", "ner"]
-    assert found["milliseconds a sentence"]["elmo"] > 0
+    assert found["milliseconds per sentence"]["elmo"] > 0
 
 
 def test_long_run(run, tiny_weights):

@@ -117,8 +117,11 @@ def test_files_directories_and_globs_are_found(tmp_path):
     assert found(".") == ["a.jsonl", "b.txt", "d.spacy", "sub/c.txt.gz"]
     assert found("*.txt") == ["b.txt"]
     assert found("**/*.txt*") == ["b.txt", "sub/c.txt.gz"]
-    with pytest.raises(CorpusError, match="ELMO050"):
+    with pytest.raises(CorpusError, match=r"ELMO050.*none\*: there is no such file"):
         find_texts(tmp_path / "none*")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError, match="ELMO050.*empty: the directory has no .txt"):
+        find_texts(tmp_path / "empty")
     with pytest.raises(CorpusError, match="notes.md"):
         find_texts(tmp_path / "sub/notes.md")
 

@@ -1,5 +1,6 @@
-"""The evaluation sets -> .spacy: a Doc an example, each sentence marked as one. What a
-task gives and asks for beyond a Doc's own annotation is in `doc.user_data` (task.py).
+"""The evaluation sets -> .spacy: one Doc per example, each sentence marked as one. What
+a task gives and asks for beyond a Doc's own annotation is in `doc.user_data`
+(task.py).
 
     python data.py ../../shared/data/eval ewt corpus
 """

@@ -85,7 +85,7 @@ def efficiency(plan: Plan, runs: Runs, path: Path) -> None:
 
 
 def minutes(plan: Plan, runs: Runs, path: Path) -> None:
-    """Scores by the minutes that an arm "NAME, MINUTES" has had; a line a language."""
+    """Scores by the minutes of the arms "NAME, MINUTES"; one line per language."""
     arms = {a: float(a.split(", ")[1]) for a in plan["arms"] if a.startswith("ELMo, ")}
     kinds = list(dict.fromkeys(task.rpartition("_")[0] for task in plan["tasks"]))
     fig, axes = plt.subplots(1, len(kinds), figsize=(4.5 * len(kinds), 4),

@@ -188,8 +188,8 @@ class HighwayBiLSTM(nn.Module):
 
     def __init__(self, width: int, hidden: int, depth: int = 1, dropout: float = 0.0):
         super().__init__()
-        # A layer a direction: PyTorch's packed sequences take twice the time of padded
-        # ones to train on a CPU, and padding has to come last in both directions.
+        # One layer per direction: PyTorch's packed sequences take twice the time of
+        # padded ones to train on a CPU, and padding has to come last in both.
         self.lstms = nn.ModuleList(
             nn.ModuleList(nn.LSTM(n, hidden, batch_first=True) for _ in range(2))
             for n in [width] + [2 * hidden] * (depth - 1)

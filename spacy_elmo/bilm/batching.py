@@ -117,6 +117,16 @@ def make_reading(words: Ints1d, lengths: Ints1d, share: bool = True) -> Reading:
     words (Ints1d): Rows of the table of token vectors, sentence after sentence.
     lengths (Ints1d): Of the sentences, falling.
     share (bool): Whether sentences that begin alike are read in one row.
+
+    "<S> the dog" and "<S> the cat", where <S> is 0, part at their third word:
+
+    >>> reading = make_reading(np.array([0, 5, 6, 0, 5, 7]), np.array([3, 3]))
+    >>> reading.words, reading.sizes  # 0 and 5 are read once
+    (array([0, 5, 6, 7]), [1, 1, 2])
+    >>> reading.moves  # before the third step: row 1 begins with the state of row 0
+    [[], [], [(1, array([0]))], []]
+    >>> reading.places
+    array([0, 1, 2, 0, 1, 3])
     """
     packed = np.concatenate(packed_positions(lengths.tolist()))
     by_step = np.empty_like(words)
@@ -185,7 +195,7 @@ def packed_steps(sizes: Sequence[int]) -> List[Tuple[int, int]]:
 
 def packed_positions(lengths: Sequence[int]) -> List[Ints1d]:
     """Where each row's tokens stand in packed order, given the rows' lengths in
-    falling order: one array of shape (length,) a row.
+    falling order: one array of shape (length,) per row.
     """
     sizes = batch_sizes(lengths)
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

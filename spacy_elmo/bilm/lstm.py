@@ -10,7 +10,7 @@ from .tuning import ALIASED, KERNEL_PADDING
 
 
 class LSTMState(NamedTuple):
-    """The carried state of one layer and direction, a row a sentence: `h`
+    """The carried state of one layer and direction, one row per sentence: `h`
     (n_rows, projection) after the clip and without the residual, `c` (n_rows, dim).
     """
 

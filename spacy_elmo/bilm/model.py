@@ -33,7 +33,7 @@ Floats3d = npt.NDArray[np.float32]
 
 
 class BiLMState(NamedTuple):
-    """The carried LSTM state of a batch, a row a sentence. Direction 0 is forward,
+    """The carried LSTM state of a batch, one row per sentence. Direction 0 is forward,
     1 backward. `h` has shape (2, L, n_rows, projection), `c` (2, L, n_rows, dim).
     """
 
@@ -195,7 +195,7 @@ class BiLM(nn.Module):
             x = F.dropout(x, dropout, training=dropout > 0)
             before = None if state is None else state[i]
             y, last = layer(x, sizes, before, index=index, moves=moves, keep=keep)
-            index = None  # A layer above has an input a token.
+            index = None  # A layer above has one input per token.
             # The residual joins outside the recurrence: it is in the outputs, but
             # not in the carried state (ResidualWrapper in bilm-tf).
             x = x + y if i > 0 and self.options.lstm.use_skip_connections else y

@@ -45,7 +45,7 @@ def embed_cli(
     from tqdm import tqdm
 
     from ..pipeline.vector_files import Job, embed_file, merge, open_folder
-    from ..storage import hold
+    from ..storage import hold, removing_empty
     from ..text import find_texts
 
     def busy() -> None:
@@ -54,7 +54,8 @@ def embed_cli(
     is_file = output_path.suffix in SUFFIXES
     name = f"{output_path.name}.parts" if is_file else output_path.name
     folder = output_path.absolute().with_name(name)
-    with hold(output_path.with_name(f".{output_path.name}.lock"), busy):
+    lock = output_path.with_name(f".{output_path.name}.lock")
+    with removing_empty(output_path.parent), hold(lock, busy):
         if is_file and output_path.exists():
             raise CorpusError(Errors.E111.format(path=output_path))
         files = find_texts(text)

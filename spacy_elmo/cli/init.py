@@ -1,6 +1,8 @@
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 import srsly
@@ -9,11 +11,15 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors, Warnings
+from ..storage import removing_empty
 from ._app import app
 from .inputs import FILE, FILES
 
 if TYPE_CHECKING:
     from spacy.language import Language
+    from thinc.api import Config
+
+    from ..recipe.raw_text import Survey
 
 RULES = "spacy.Tokenizer.v1"
 TREEBANK = (
@@ -133,17 +139,41 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
     if given["tokenizer"] or given["tokenized"]:
         nlp["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
     language = load_language(nlp, "--tokenizer", "--tokenized")
-    corpus = output / "corpus"
-    corpus.mkdir(parents=True, exist_ok=True)
-    components = convert(given["treebank"], given["dev"], corpus, language)
-    survey = split_text(given["text"], corpus)
     path = config_path or project.shipped_config(project.PRETRAINING)
     base = Config().from_disk(path)
-    config = project.pretrain_config(base, nlp, given["tokenized"], survey)
+    with removing_empty(output):
+        output.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".init.", dir=output) as folder:
+            corpus = Path(folder) / "corpus"
+            corpus.mkdir()
+            components = convert(given["treebank"], given["dev"], corpus, language)
+            survey = split_text(given["text"], corpus)
+            config = project.pretrain_config(base, nlp, given["tokenized"], survey)
+            print_survey(survey, config)
+            pace = measure_pace(config, corpus, Path(folder) / "pace")
+            shutil.rmtree(output / "corpus", ignore_errors=True)
+            corpus.rename(output / "corpus")
+    epochs = project.set_length(config, survey, pace, given["hours"])
+    tokens = config["training"]["max_tokens"]
+    msg.good(
+        f"Pretraining: {tokens:,} tokens, which are words, punctuation and the ends of "
+        f"sentences ({epochs:.1f} times the text), at {pace:,.0f} tokens per second "
+        f"take {tokens / pace / 3600:.2f} hours; a vocabulary of up to "
+        f"{config['vocabulary']['max_size']:,} words"
+    )
+    pipeline = None
+    if components:
+        pipeline = project.pipeline_config(nlp, components, given["hours"])
+    project.write_project(output, config, pipeline, given)
+    msg.good(f"Wrote a spaCy project to {output}")
+
+
+def print_survey(survey: "Survey", config: "Config") -> None:
+    """Print what there is to train on, and how much of it the biLM will see."""
     window = config["model"]["char_cnn"]["max_characters_per_token"]
     msg.good(
-        f"Text: {survey.words:,} words to train on, {survey.heldout:,} held out; "
-        f"{survey.repeated:,} duplicate paragraphs are left out"
+        f"Text: {survey.words:,} words between blanks to train on, {survey.heldout:,} "
+        f"held out; {survey.repeated:,} duplicate paragraphs are left out"
     )
     msg.good(
         f"Characters: {survey.share_cut(50):.4%} of the words are longer than the 48 "
@@ -152,19 +182,6 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
     )
     if survey.words < LITTLE_WORDS:
         msg.warn(Warnings.W011.format(found=survey.words))
-    pace = measure_pace(config, corpus, output / "pace")
-    epochs = project.set_length(config, survey, pace, given["hours"])
-    tokens = config["training"]["max_tokens"]
-    msg.good(
-        f"Pretraining: {tokens:,} tokens ({epochs:.1f} times the text) at {pace:,.0f} "
-        f"tokens a second are {tokens / pace / 3600:.2f} hours; a vocabulary of up to "
-        f"{config['vocabulary']['max_size']:,} words"
-    )
-    pipeline = None
-    if components:
-        pipeline = project.pipeline_config(nlp, components, given["hours"])
-    project.write_project(output, config, pipeline, given)
-    msg.good(f"Wrote a spaCy project to {output}")
 
 
 def convert(

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 @app.command("score")
 def score_cli(
     text: str = Arg(
-        ..., help=f"Text, a sentence a line: {inputs.FILES}, or '-' for standard input"
+        ...,
+        help=f"Text, one sentence per line: {inputs.FILES}, or '-' for standard input",
     ),
     weights: Optional[str] = inputs.WEIGHTS,
     vocab_path: Optional[Path] = inputs.VOCAB,

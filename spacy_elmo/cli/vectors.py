@@ -21,7 +21,10 @@ def vectors_cli(
     ),
     min_count: int = Opt(1, "--min-count", "-m", min=1, help="Of words to keep"),
     words_path: Optional[Path] = Opt(
-        None, "--words", help="More words, one a line, by their spelling", **inputs.FILE
+        None,
+        "--words",
+        help="More words, one per line, by their spelling",
+        **inputs.FILE,
     ),
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,

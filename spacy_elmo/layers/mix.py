@@ -10,7 +10,7 @@ from ..errors import Errors, require
 InT = List[Floats3d]
 OutT = List[Floats2d]
 
-# Adam moves a parameter by about the learn rate a step, 0.001 in spaCy's configs. On
+# Adam moves a parameter by about the learn rate per step, 0.001 in spaCy's configs. On
 # this scale a thousand steps move w by up to 10.
 W_SCALE = 10.0
 # Squares below this are those of a zero row.

@@ -26,6 +26,12 @@ Paths = Annotated[
 ]
 
 
+def _require_text(paths: Any) -> Any:
+    if not paths:
+        raise ValueError("is null: give the text by --paths.train")
+    return paths
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -33,7 +39,9 @@ class Section(BaseModel):
 class PathSettings(Section):
     """[paths]. Text is a file, a directory or a glob, or a list of them."""
 
-    train: Paths
+    train: Annotated[Paths, BeforeValidator(_require_text)] = Field(
+        None, validate_default=True
+    )
     dev: Optional[Paths] = None  # perplexity is reported for each of its files
     init_from: Optional[str] = None  # name or path of a trained model to start from
 
@@ -85,7 +93,7 @@ class SoftmaxSettings(Section):
     """[training.softmax]."""
 
     kind: Literal["sampled", "full"] = "sampled"  # log-uniform, as in the paper
-    n_samples: Count = 8192  # negatives a step, shared by the batch and both directions
+    n_samples: Count = 8192  # per step, shared by the batch and both directions
 
 
 class TrainingSettings(Section):
@@ -143,7 +151,7 @@ class TrainingSettings(Section):
 class Sections(Section):
     """The sections of a config."""
 
-    paths: PathSettings
+    paths: PathSettings = Field({}, validate_default=True)
     nlp: Dict[str, Any] = {"lang": "en"}
     corpus: CorpusSettings = CorpusSettings()
     vocabulary: VocabularySettings = VocabularySettings()
@@ -175,9 +183,6 @@ def read_settings(
     RAISES (WeightsError): If [model] is.
     """
     config = read_config(path, overrides)
-    if not config.get("paths", {}).get("train"):
-        problem = "is null: give the text by --paths.train"
-        raise unusable("paths.train", problem)
     found = check_section(Sections, config)
     training = found.training
     if not found.paths.dev and (training.keep_best or training.patience):
@@ -210,7 +215,8 @@ def check_section(section: Type[S], values: Any, name: str = "") -> S:
     try:
         return section.model_validate(values)
     except ValidationError as e:
-        error = e.errors()[0]
+        # A name that is misspelt is the reason why another setting is missing.
+        error = min(e.errors(), key=lambda error: error["type"] != "extra_forbidden")
     where = [*([name] if name else []), *map(str, error["loc"])]
     if error["type"] == "extra_forbidden":
         known = ", ".join(_settings_of(section, error["loc"][:-1]))
@@ -218,7 +224,7 @@ def check_section(section: Type[S], values: Any, name: str = "") -> S:
         problem = f"is not a setting of {parent}. Those are {known}"
         raise unusable(where[-1], problem)
     if error["type"] == "value_error":
-        raise unusable(f"[{'.'.join(where)}]", str(error["ctx"]["error"]))
+        raise unusable(".".join(where), str(error["ctx"]["error"]))
     wanted = error["msg"].replace("Input should be ", "")
     raise CorpusError(
         Errors.E038.format(

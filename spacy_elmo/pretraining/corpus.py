@@ -207,10 +207,14 @@ def load_corpus(
         making = cache.with_name(cache.name + ".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
-        documents = _read(files, preparation, silent)
-        made = _write_cache(documents, making, weights, preparation)
-        if not made["counts"]["sentences"]:
-            raise CorpusError(Errors.E050.format(path=", ".join(map(str, files))))
+        try:
+            documents = _read(files, preparation, silent)
+            made = _write_cache(documents, making, weights, preparation)
+            if not made["counts"]["sentences"]:
+                raise CorpusError(Errors.E050.format(path=", ".join(map(str, files))))
+        except BaseException:
+            shutil.rmtree(making)
+            raise
         (making / meta.name).write_text(json.dumps({"key": key, **made}))
         shutil.rmtree(cache, ignore_errors=True)
         making.rename(cache)

@@ -25,7 +25,7 @@ class Perplexity(NamedTuple):
     <UNK>, and cost no more than that: compare only where `n_unknown` is alike.
     `average` is the mean of both directions, as the paper reports it;
     `bits_per_character` is of the average likelihood, over the characters of the
-    words and one more a token. `files` has that of each file where there are several.
+    words and one more per token. `files` has that of each file where there are several.
     """
 
     forward: float

@@ -15,7 +15,7 @@ LOG = "log.jsonl"
 
 
 class Log:
-    """The curve of a run: a JSON object a line, each with its "step".
+    """The curve of a run: one JSON object per line, each with its "step".
 
     settings (Settings): The config. Its [training.logger] is any that `spacy train`
         takes: it sees the loss as that of a component "bilm", and the perplexity of

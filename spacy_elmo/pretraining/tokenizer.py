@@ -32,7 +32,7 @@ BATCH_DOCUMENTS = 64
 # Strings after which a tokenizer, which keeps all that it has seen, is made anew. In
 # `nlp.memory_zone()` it would forget them itself, and take three times as long.
 MAX_STRINGS = 200_000
-# The files of the cache hold a word a line.
+# The files of the cache hold one word per line.
 _LINE_BREAKS = str.maketrans("\n\r", "  ")
 
 

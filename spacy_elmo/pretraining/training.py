@@ -302,8 +302,9 @@ def _describe(settings: Settings, corpus: Corpus) -> str:
     counts, training = corpus.counts, settings.training
     longest = settings.options.char_cnn.max_characters_per_token - 2
     return (
-        f"{counts.words:,.0f} words in {corpus.documents_per_epoch:,} documents an "
-        f"epoch. {counts.unknown / counts.words:.2%} of the words are outside the "
+        f"{counts.words:,.0f} words and punctuation marks in "
+        f"{corpus.documents_per_epoch:,} documents per epoch. "
+        f"{counts.unknown / counts.words:.2%} of the words are outside the "
         f"vocabulary of {corpus.vocab_size:,}; {counts.cut / counts.words:.3%} are cut "
         f"to {longest} bytes (model.char_cnn.max_characters_per_token). Products in "
         f"{training.precision}, {'' if training.compile else 'not '}compiled."

@@ -42,7 +42,7 @@ def vocabulary_size(
 
 
 def read_vocabulary(path: Union[str, Path]) -> List[str]:
-    """Read and check a vocabulary file, one word a line.
+    """Read and check a vocabulary file, one word per line.
 
     path (str or Path): The file.
     RETURNS (List[str]): The words.
@@ -67,6 +67,6 @@ def read_vocabulary(path: Union[str, Path]) -> List[str]:
 
 
 def write_vocabulary(path: Path, words: Sequence[str]) -> None:
-    """Write a vocabulary, one word a line."""
+    """Write a vocabulary, one word per line."""
     with replacing(path) as temporary:
         temporary.write_text("\n".join(words) + "\n", encoding="utf8")

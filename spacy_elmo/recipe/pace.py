@@ -19,7 +19,7 @@ SAMPLE_CHARACTERS = 1_000_000
 
 def measure_pace(config: Config, corpus: Path, folder: Path) -> float:
     """Train for some steps on the beginning of a text, in a folder that is removed
-    again. RETURNS (float): Tokens a second.
+    again. RETURNS (float): Tokens per second.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -67,7 +67,7 @@ def pretrain_config(
 def set_length(config: Config, survey: Survey, pace: float, hours: float) -> float:
     """Set what depends on the length of the run in a config of `pretrain_config`.
 
-    pace (float): Tokens a second on this machine.
+    pace (float): Tokens per second on this machine.
     hours (float): How long it may train.
     RETURNS (float): How often it will read the text.
     """

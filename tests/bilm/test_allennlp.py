@@ -71,7 +71,7 @@ def bundled(tmp_path_factory):
 
 
 def run_allennlp(allennlp, bilm, sentences):
-    """One (n_words, L+1, width) a sentence, from the zero state."""
+    """One (n_words, L+1, width) per sentence, from the zero state."""
     elmo, indexer = allennlp
     to_ids = indexer.ELMoCharacterMapper({}).convert_word_to_char_ids
     ids = torch.zeros(len(sentences), max(map(len, sentences)), 50, dtype=torch.long)

@@ -1,8 +1,11 @@
+import doctest
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spacy_elmo.bilm import batching
 from spacy_elmo.bilm.batching import make_batches, make_reading
 
 # Few words, so that many sentences begin alike
@@ -70,3 +73,8 @@ def test_the_boundary_is_read_once_and_the_other_one_only_for_the_state():
     assert backward.words.tolist() == [1, 9, 6, 8, 8, 5, 5, 7]
     (closed,) = make_batches(sentences, 100, share=False, closed=True)
     assert [sum(reading.sizes) for reading in closed.readings] == [13, 13]
+
+
+def test_the_example_in_the_docstring():
+    found = doctest.testmod(batching)
+    assert found.attempted and not found.failed

@@ -353,8 +353,8 @@ def test_a_file_is_never_overwritten(embed, elmo, corpus, tiny_weights, tmp_path
 def test_an_unknown_option_is_a_message(
     elmo, corpus, tmp_path, option, value, exit_code
 ):
-    result = elmo("embed", corpus, tmp_path / "out.hdf5", option, value)
-    assert result.exit_code == exit_code
+    result = elmo("embed", corpus, tmp_path / "new" / "out.hdf5", option, value)
+    assert result.exit_code == exit_code and not (tmp_path / "new").exists()
     assert value in result.text or option in result.text
     assert "Traceback" not in result.text
 

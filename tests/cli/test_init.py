@@ -77,9 +77,9 @@ def project(tmp_path_factory, elmo, command):
 
 def test_what_was_found_is_said(project):
     _, printed = project
-    assert "23,496 words to train on, 504 held out" in printed
+    assert "23,496 words between blanks to train on, 504 held out" in printed
     assert "tagger, morphologizer, parser" in printed and "ner" in printed
-    assert "tokens a second" in printed
+    assert "tokens per second" in printed
 
 
 def test_text_and_treebank_are_divided(project):
@@ -174,9 +174,10 @@ def test_every_step_of_the_project(project, tmp_path, monkeypatch, capsys):
 def test_bad_text(elmo, tmp_path, name, content, problem):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / name).write_bytes(content)
-    result = elmo("init", tmp_path / "text", tmp_path / "out", "--lang", "de")
+    result = elmo("init", tmp_path / "text", tmp_path / "new" / "out", "--lang", "de")
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ def test_code_registers_a_tokenizer(elmo, config, tmp_path):
     [
         (["--paths.train", "none*"], "ELMO050"),
         ([], "paths.train"),
+        (["--paths.trian", "{text}"], "trian: is not a setting of [paths]"),
+        (["--paths.train", "{empty}"], "empty.txt"),
         (["--paths.train", "{text}", "--training.rows", "1000"], "ELMO052"),
         (["--paths.train", "{text}", "--model.lstm.dim", "no"], "ELMO007"),
         (["--paths.train", "{text}", "--training.sate", "zero"], "sate"),
@@ -61,10 +63,14 @@ def test_code_registers_a_tokenizer(elmo, config, tmp_path):
     ],
 )
 def test_bad_input_gets_a_message(elmo, config, texts, tmp_path, args, problem):
-    args = [arg.format(text=texts[0]) for arg in args]
-    result = elmo("pretrain", config, tmp_path / "out", *args)
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    args = [arg.format(text=texts[0], empty=empty) for arg in args]
+    result = elmo("pretrain", config, tmp_path / "new" / "out", *args)
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
+    # The cache of the corpus is kept: another setting may need no other.
+    assert "ELMO052" in problem or not (tmp_path / "new").exists()
 
 
 def test_an_output_that_is_a_file_gets_a_message(elmo, config, texts, tmp_path):

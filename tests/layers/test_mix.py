@@ -10,7 +10,7 @@ EACH_LAYER_NORM = pytest.mark.parametrize("layer_norm", [False, True])
 
 
 def make_layers(*lengths, seed=0, scale=1.0):
-    """One (n_tokens, L + 1, width) a Doc, each layer on a scale of its own."""
+    """One (n_tokens, L + 1, width) per Doc, each layer on a scale of its own."""
     rng = np.random.default_rng(seed)
     scales = scale * np.arange(1, N_LAYERS + 1).reshape(1, -1, 1)
     shape = (N_LAYERS, WIDTH)

@@ -58,7 +58,8 @@ def test_the_original_config_is_the_recipe_of_the_paper():
         ("vocabulary.path", 3, "path must be a valid string, not 3"),
         ("paths.train", 3, "paths.train must be a valid list, not 3"),
         ("training.steps", 3, r"steps: is not a setting of \[training\]"),
-        ("paths.train", None, r"paths\.train"),
+        ("paths.train", None, "paths.train: is null: give the text by --paths.train"),
+        ("paths.trian", "corpus.txt", r"trian: is not a setting of \[paths\]. Those"),
     ],
 )
 def test_an_impossible_setting_is_named(make_settings, name, value, problem):

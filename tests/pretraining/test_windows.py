@@ -34,7 +34,7 @@ def test_each_direction_predicts_each_word_of_its_sentences():
 
 
 def read_streams(rows, n):
-    """Forward targets of n windows, as words: one list a row."""
+    """Forward targets of n windows, as words: one list per row."""
     windows = [rows.read().targets[0] for _ in range(n)]
     ids = np.concatenate(windows).T
     return [[rows.corpus.words[i] for i in row] for row in ids]

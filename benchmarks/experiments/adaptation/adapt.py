@@ -73,7 +73,7 @@ def main(
 
 
 def plain_text(path: Path, work: Path) -> Path:
-    """The words of a .spacy file, a sentence a line; each sentence once."""
+    """The words of a .spacy file, one sentence per line; each sentence once."""
     target = work / "corpus" / f"{path.stem}.txt"
     docs = DocBin().from_disk(path).get_docs(Vocab())
     lines = (

@@ -153,7 +153,7 @@ def train_tagger(
 
 
 def read(path: Path, form: int, column: int) -> List[Any]:
-    """Sentences with a label a token, or a span."""
+    """Sentences with one label per token, or per span."""
     from flair.data import Sentence
 
     with lzma.open(path, "rt", encoding="utf8") as file:

@@ -32,7 +32,7 @@ from spacy_elmo.recipe.raw_text import TEXT, split_text  # noqa: E402
 
 def main(
     code: Annotated[str, typer.Argument(help="A folder of --data")],
-    data: Annotated[Path, typer.Option(help="A folder a language")],
+    data: Annotated[Path, typer.Option(help="One folder per language")],
     work: Path = HERE.parent / "work",
     minutes: Annotated[List[float], typer.Option(help="Of a biLM")] = [10, 60, 240],  # noqa: B006
     others: Annotated[float, typer.Option(help="Minutes of spacy pretrain")] = 60,

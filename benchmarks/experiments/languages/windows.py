@@ -32,7 +32,9 @@ N_WORDS = 4000
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="A folder a language")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="One folder per language"
+    )
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     found = {
@@ -40,7 +42,7 @@ def main() -> None:
         for path in sorted(args.data.glob("*/text.txt*"))
     }
     header = [
-        "", "words", "bytes a character", "bytes a word",
+        "", "words", "bytes per character", "bytes per word",
         *(f"cut by {window}" for window in WINDOWS),
         *(f"time of {window}" for window in WINDOWS[1:]),
     ]  # fmt: skip
