@@ -34,9 +34,6 @@ def neighbors_cli(
     ),
     layer: str = Opt("top", "--layer", help=f"Layer to compare: {inputs.LAYERS}"),
     n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbors"),
-    same_word: bool = Opt(
-        False, "--same-word/--any-word", help="Search for the same word only"
-    ),
     limit: Optional[int] = Opt(None, "--limit", min=1, help="Tokens to search"),
     weights: Optional[str] = inputs.WEIGHTS,
     pipeline: Optional[str] = inputs.PIPELINE,
@@ -58,9 +55,7 @@ def neighbors_cli(
     choice = inputs.choose_layer(elmo, layer)
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
     batches = inputs.read_batches(nlp, elmo, corpus, tokenized=tokenized, limit=limit)
-    found = find_neighbors(
-        elmo, tokens, batches, layer=choice, n=n, same_word=same_word
-    )
+    found = find_neighbors(elmo, tokens, batches, layer=choice, n=n)
     if html_path is not None:
         write_page(html_path, found)
     if as_json:
@@ -92,8 +87,6 @@ def print_tables(found: "Neighbors") -> None:
             max_col=max(side, width),
             spacing=2,
         )
-        if not contexts:
-            msg.warn("There is no such word in the corpus.")
 
 
 def _row(score: str, context: "Context", side: int) -> Tuple[str, ...]:

@@ -1,8 +1,6 @@
 import contextlib
 import copy
-import os
 from pathlib import Path
-from threading import RLock
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -10,43 +8,25 @@ import numpy.typing as npt
 import srsly
 import torch
 from spacy.util import make_tempdir
-from thinc.api import get_current_ops, torch2xp, xp2torch
+from thinc.api import torch2xp, xp2torch
 from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
 from ..bilm.batching import make_batches
 from ..bilm.characters import number_words
 from ..bilm.precision import check_precision, choose_precision
-from ..errors import Errors
 from ..weights import resolve
 from .caches import SentenceCache, WordCache
+from .device import choose_device
+from .lock import LOCK
+from .saved_weights import SavedWeights
 
 Floats3d = npt.NDArray[np.float32]
 Sentences = Sequence[List[str]]
 Backprop = Callable[[List[Floats3d]], None]
-Stamp = Tuple[int, int, int]
 
 # The files of a component's folder. The last has the license of the weights.
 OPTIONS, WEIGHTS, META = "options.json", "weights.hdf5", "meta.json"
-
-# Held by who reads weights or touches a cache, and while a process forks: the child
-# of `nlp.pipe(n_process=2)` finds them whole, and the lock free.
-_LOCK = RLock()
-
-
-def _after_fork_in_child() -> None:
-    _LOCK.release()
-    # torch's threads did not come along, and the child would wait for them for ever
-    # at its first parallel operation. One thread needs no others.
-    torch.set_num_threads(1)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_LOCK.acquire,
-        after_in_parent=_LOCK.release,
-        after_in_child=_after_fork_in_child,
-    )
 
 
 class BiLMShim(Shim):
@@ -83,12 +63,12 @@ class BiLMShim(Shim):
         # What stands in the META beside the weights, which travels with them.
         self.meta: Optional[str] = None
         # The file that holds these very weights, if there is one.
-        self._file: Optional[Tuple[Path, Stamp]] = None
+        self._file: Optional[SavedWeights] = None
 
     @property
     def bilm(self) -> BiLM:
         """The biLM, read now if it was not yet."""
-        with _LOCK:
+        with LOCK:
             if self._model is None:
                 path = resolve(self.source)
                 self._set(BiLM.from_path(path))
@@ -105,22 +85,22 @@ class BiLMShim(Shim):
 
     def open_sentences(self) -> None:
         """From now on, in training, keep the layers of sentences."""
-        with _LOCK:
+        with LOCK:
             if not self.trainable:
                 self.sentences.open(self.bilm, self.precision)
 
     def encode(self, sentences: Sentences) -> List[Floats3d]:
         """The layers of each sentence, (n_words, L + 1, width)."""
-        with _LOCK:
+        with LOCK:
             found = self.sentences.get(sentences)
         new = [i for i, layers in enumerate(found) if layers is None]
         words, ids = number_words([sentences[i] for i in new])
-        with _LOCK:
+        with LOCK:
             table = self.words.lookup(self.bilm, words)
         encoded = self.bilm.encode_ids(
             table, ids, max_batch_tokens=self.max_batch_tokens
         )
-        with _LOCK:
+        with LOCK:
             self.sentences.put([sentences[i] for i in new], encoded)
         computed = iter(encoded)
         return [next(computed) if layers is None else layers for layers in found]
@@ -201,27 +181,27 @@ class BiLMShim(Shim):
         of an earlier checkpoint are linked, where the file system can.
         """
         target = directory / WEIGHTS
-        if self._link(target):
+        if self._file is not None and self._file.link(target):
             options = self.bilm.options.to_json()
             (directory / OPTIONS).write_text(options, encoding="utf8")
         else:
             self.bilm.save(directory, dtype=self._exact_dtype())
             if not self.trainable:
-                self._file = (target.absolute(), _stamp(target))
+                self._file = SavedWeights.at(target)
         if self.meta is not None:
             (directory / META).write_text(self.meta, encoding="utf8")
 
     def from_directory(self, directory: Path) -> "BiLMShim":
-        weights = (directory / WEIGHTS).absolute()
+        weights = directory / WEIGHTS
         self._set(BiLM.from_path(weights))
         self.meta = _read_meta(weights)
-        self._file = (weights, _stamp(weights))
+        self._file = SavedWeights.at(weights)
         return self
 
     def _set(self, bilm: BiLM) -> None:
         device = choose_device(self.device)
         bilm.use_precision(choose_precision(self.precision, device))
-        with _LOCK:
+        with LOCK:
             bilm.to(device)
             self._model = bilm.requires_grad_(self.trainable)
             self._file = None
@@ -235,19 +215,6 @@ class BiLMShim(Shim):
         )
         return "float16" if exact else "float32"
 
-    def _link(self, target: Path) -> bool:
-        if self._file is None:
-            return False
-        source, stamp = self._file
-        try:
-            unchanged = _stamp(source) == stamp
-            if unchanged and not (target.exists() and source.samefile(target)):
-                target.unlink(missing_ok=True)
-                os.link(source, target)
-        except OSError:
-            return False
-        return unchanged
-
     def __deepcopy__(self, memo: Dict[int, Any]) -> "BiLMShim":
         # What Shim.copy calls. A trainable copy is a model of its own to the optimizer.
         if not self.trainable:
@@ -258,28 +225,6 @@ class BiLMShim(Shim):
         return copied
 
 
-def choose_device(name: Optional[str]) -> torch.device:
-    """The device of that name; None for where Thinc's ops are.
-
-    RAISES (ValueError): If this machine has no such device.
-    """
-    if name is None:
-        on_gpu = get_current_ops().device_type == "gpu" and torch.cuda.is_available()
-        return torch.device("cuda" if on_gpu else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).tolist()
-    except (RuntimeError, AssertionError, NotImplementedError) as e:
-        reason = str(e).split("\n")[0]
-        raise ValueError(Errors.E041.format(device=name, reason=reason)) from None
-    return device
-
-
 def _read_meta(path: Path) -> Optional[str]:
     meta = (path if path.is_dir() else path.parent) / META
     return meta.read_text(encoding="utf8") if meta.is_file() else None
-
-
-def _stamp(path: Path) -> Stamp:
-    stat = os.stat(path)
-    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)

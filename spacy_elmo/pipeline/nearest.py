@@ -40,7 +40,6 @@ def find_neighbors(
     *,
     layer: Layer = "top",
     n: int = 5,
-    same_word: bool = False,
 ) -> List[Tuple[Context, List[Scored]]]:
     """Search a corpus once for the words whose vectors are nearest to those of some
     words in context. A Doc is not needed after its batch, and of sentences that the
@@ -49,7 +48,6 @@ def find_neighbors(
     queries (Sequence[Token]): The words.
     layer (int or str or Sequence[float]): See spacy_elmo.set_vector_hooks.
     n (int): How many neighbors for each query.
-    same_word (bool): Compare with the same word only, in upper or lower case.
     RETURNS (List[Tuple[Context, List[Tuple[float, Context]]]]): Each query, and its
         neighbors with their cosines, the nearest first.
     """
@@ -65,8 +63,6 @@ def find_neighbors(
                 full = len(best[q]) == n
                 least = min(s for s, _ in best[q].values()) if full else -np.inf
                 for i in np.flatnonzero(scores > least).tolist():
-                    if same_word and doc[i].lower_ != queries[q].lower_:
-                        continue
                     context, key = _context(doc[i], spans)
                     if key != own[q][1]:
                         best[q].setdefault(key, (float(scores[i]), context))
