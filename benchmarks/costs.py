@@ -49,10 +49,13 @@ GROWTH_WORDS = {"original": 2000, "small": 10_000, "toy": 100}
 EPOCH_WORDS = {"original": 4000, "small": 12_000, "toy": 50}
 BATCH_TOKENS = (128, 512, 1024, 2048, 4096, 8192)
 LOADING = """
-import re, spacy, spacy_elmo.bilm
-{load}
-# Not ru_maxrss: a process inherits that of its parent.
-print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
+import re, sys, spacy, spacy_elmo.bilm
+def peak():
+    # Not ru_maxrss: a process inherits that of its parent.
+    return int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
+before = peak()
+spacy.load(sys.argv[1])
+print(peak() - before)
 """
 
 
@@ -125,26 +128,22 @@ def latency(name: str, folder: Path) -> Dict[str, float]:
 
 
 def load_and_save(folder: Path) -> Dict[str, float]:
-    """Seconds to save and to load a pipeline, and memory of a process that loads."""
+    """Seconds to save and to load a pipeline, and by how much loading raises the peak
+    memory of a process that has imported everything (Linux).
+    """
     nlp = make_pipeline(folder)
     nlp(Doc(nlp.vocab, words=["play"]))
     first, second = folder / "first", folder / "second"
     save_first = timed(lambda: nlp.to_disk(first))()
     save_second = timed(lambda: nlp.to_disk(second))()
     load = statistics.median(timed(lambda: spacy.load(first))() for _ in range(3))
-    peak = loading_memory(f"spacy.load({str(first)!r})") - loading_memory("")
+    command = [sys.executable, "-c", LOADING, str(first)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return {
         "save, s": save_first, "save unchanged, s": save_second, "load, s": load,
         "weights, MB": (first / "elmo" / "weights.hdf5").stat().st_size / 2**20,
-        "peak memory of loading, MB": peak,
+        "peak memory of loading, MB": int(done.stdout) / 1024,
     }  # fmt: skip
-
-
-def loading_memory(load: str) -> float:
-    """Peak memory of a process that imports everything and loads a pipeline (Linux)."""
-    command = [sys.executable, "-c", LOADING.format(load=load)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return int(done.stdout) / 1024
 
 
 def epochs(folder: Path, args: argparse.Namespace, n_words: int) -> Dict[str, Any]:

@@ -145,7 +145,7 @@ def pipe(weights):
 def pretrain(folder):
     """Perplexities of a run, of the same prolonged, and of one that starts from it."""
     text = folder / "text.txt"
-    text.write_text(made_up.text(16))
+    text.write_text(made_up.text(8))
     paper = {"state": "carried", "softmax": {"kind": "sampled", "n_samples": 8}}
     found = []
     for device in DEVICES:
@@ -154,9 +154,9 @@ def pretrain(folder):
         output = folder / device[:3]
         found.append([])
         for path, start, settings in (
+            (output, None, {"max_tokens": 80, **paper}),
             (output, None, {"max_tokens": 120, **paper}),
-            (output, None, {"max_tokens": 160, **paper}),
-            (output / "adapted", str(output), {"max_tokens": 160}),
+            (output / "adapted", str(output), {"max_tokens": 120}),
         ):
             config = made_up.pretrain_config(text, text, **settings)
             config["paths"]["init_from"] = start

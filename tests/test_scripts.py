@@ -44,8 +44,11 @@ def test_the_baseline_is_the_same_without_elmo(quickstart):
 
 
 def test_quickstart(quickstart, tiny_weights, tmp_path, monkeypatch, capfd):
-    for folder in ("assets", "configs"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "assets").mkdir()
+    for sample in (ROOT / "assets").glob("*.iob"):
+        lines = sample.read_text(encoding="utf8").splitlines()[:20]
+        (tmp_path / "assets" / sample.name).write_text("\n".join(lines))
     monkeypatch.chdir(tmp_path)
     steps = ["--training.max_steps", "4", "--training.eval_frequency", "2"]
     quickstart.main(["--paths.elmo", str(tiny_weights), *steps])

@@ -6,8 +6,6 @@ from spacy.cli._util import app as spacy_app
 from typer.core import TyperGroup
 from wasabi import msg
 
-from ..errors import CorpusError, DownloadError, TrainingError, WeightsError
-
 
 class Commands(TyperGroup):
     """Ends a command with the message alone where input is bad, and shows our warnings
@@ -23,14 +21,15 @@ class Commands(TyperGroup):
             else:
                 others(message, *args, **kwargs)
 
-        expected = (WeightsError, CorpusError, DownloadError, TrainingError, OSError)
         with warnings.catch_warnings():
             warnings.showwarning = show
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # click ends quietly where the reader of a pipe has left
-            except expected as e:
+            except (OSError, ValueError, RuntimeError) as e:
+                if not (isinstance(e, OSError) or str(e).startswith("[ELMO")):
+                    raise
                 msg.fail(str(e), exits=1)
 
 

@@ -8,6 +8,7 @@ from wasabi import msg
 
 from ._app import app
 from .inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenization
+from .pretrain import print_perplexities
 
 
 @app.command("evaluate")
@@ -43,19 +44,6 @@ def evaluate_cli(
         found = evaluate_files(model.bilm, model.softmax, files, state=state)
     if output_path is not None:
         srsly.write_json(output_path, {**found.to_dict(), "state": state})
-    msg.table(
-        {
-            "Perplexity, forward": f"{found.forward:.2f}",
-            "Perplexity, backward": f"{found.backward:.2f}",
-            "Perplexity, average": f"{found.average:.2f}",
-            "Bits per character": f"{found.bits_per_character:.4f}",
-            "Tokens": f"{found.n_tokens:,}",
-            "of which unknown": f"{found.n_unknown:,}",
-            "LSTM state": state,
-            **{
-                f"Perplexity of {name}": f"{of_file.average:.2f}"
-                for name, of_file in found.files.items()
-            },
-        }
-    )
+    print_perplexities({**found.files, text: found})
+    msg.text(f"LSTM state: {state}")
     return found

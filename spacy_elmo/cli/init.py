@@ -150,7 +150,7 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
             survey = split_text(given["text"], corpus)
             config = project.pretrain_config(base, nlp, given["tokenized"], survey)
             print_survey(survey, config)
-            pace = measure_pace(config, corpus, Path(folder) / "pace")
+            pace = measure_pace(config, corpus)
             shutil.rmtree(output / "corpus", ignore_errors=True)
             corpus.rename(output / "corpus")
     epochs = project.set_length(config, survey, pace, given["hours"])

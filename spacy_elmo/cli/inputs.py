@@ -115,15 +115,12 @@ def load_elmo(
 def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
     """The layer that an option names.
 
-    RAISES (CorpusError): If the biLM has none such.
+    RAISES (ValueError): If the biLM has none such.
     """
     from ..pipeline.vector_hooks import check_layer
 
     choice = int(layer) if layer.isdecimal() else layer
-    try:
-        check_layer(choice, elmo.model.get_dim("nL"))
-    except ValueError as e:
-        raise CorpusError(str(e)) from None
+    check_layer(choice, elmo.model.get_dim("nL"))
     return choice
 
 

@@ -40,8 +40,7 @@ def save_checkpoint(run: Run, output: Path) -> None:
     RAISES (TrainingError): If it cannot be written, for instance on a full disk.
     """
     processes = run.processes
-    positions = torch.from_numpy(run.rows.positions.copy()).to(processes.device)
-    positions = processes.concatenate(positions)
+    positions = processes.concatenate(torch.from_numpy(run.rows.positions.copy()))
     states = [
         [tuple(processes.concatenate(x) for x in state) for state in layers]
         for layers in run.states or ()

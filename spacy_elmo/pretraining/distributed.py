@@ -5,7 +5,7 @@ import os
 import sys
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Iterator, NamedTuple
+from typing import Any, Iterator, List, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -40,17 +40,13 @@ class Processes(NamedTuple):
         return x
 
     def concatenate(self, x: Tensor) -> Tensor:
-        """What all have, in the order of their ranks; shapes may differ in axis 0."""
-        if self.n == 1:
-            return x
-        sizes = [x.new_zeros(1, dtype=torch.int64) for _ in range(self.n)]
-        dist.all_gather(sizes, x.new_tensor([len(x)], dtype=torch.int64))
-        lengths = [int(size) for size in sizes]
-        padded = x.new_zeros(max(lengths), *x.shape[1:])
-        padded[: len(x)] = x
-        parts = [torch.empty_like(padded) for _ in range(self.n)]
-        dist.all_gather(parts, padded)
-        return torch.cat([part[:n] for part, n in zip(parts, lengths)])
+        """What all have, in the order of their ranks, in the memory of the host; shapes
+        may differ in axis 0.
+        """
+        parts: List[Any] = [x.cpu()] * self.n
+        if self.n > 1:
+            dist.all_gather_object(parts, x.cpu())
+        return torch.cat(parts)
 
     def share(self, n_rows: int) -> range:
         """The rows of this process, of n_rows over all."""

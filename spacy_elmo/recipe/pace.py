@@ -1,7 +1,7 @@
 """How fast this machine trains, by some real steps."""
 
-import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import srsly
@@ -17,27 +17,29 @@ WARM_UP = 4
 SAMPLE_CHARACTERS = 1_000_000
 
 
-def measure_pace(config: Config, corpus: Path, folder: Path) -> float:
-    """Train for some steps on the beginning of a text, in a folder that is removed
-    again. RETURNS (float): Tokens per second.
+def measure_pace(config: Config, corpus: Path) -> float:
+    """Train for some steps on the beginning of a text.
+
+    corpus (Path): The folder of the text, in which a temporary one is made.
+    RETURNS (float): Tokens per second.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    with (corpus / TEXT).open(encoding="utf8") as file:
-        # Enough pieces for the rows; the last may be cut.
-        (folder / TEXT).write_text(file.read(SAMPLE_CHARACTERS), encoding="utf8")
     training = config["training"]
     overrides: Any = {
-        "paths.train": str(folder / TEXT),
         "paths.dev": None,
         "training.keep_best": False,
         "training.max_tokens": N_STEPS * training["rows"] * training["unroll_steps"],
         "training.max_epochs": 1000.0,
         "training.log_steps": 1,
     }
-    config.to_disk(folder / "config.cfg")
-    pretrain(read_settings(folder / "config.cfg", overrides), folder, silent=True)
-    first, *_, last = list(srsly.read_jsonl(folder / "log.jsonl"))[WARM_UP:]
-    shutil.rmtree(folder)
+    with TemporaryDirectory(dir=corpus) as name:
+        folder = Path(name)
+        sample, path = folder / TEXT, folder / "config.cfg"
+        with (corpus / TEXT).open(encoding="utf8") as file:
+            # Enough pieces for the rows; the last may be cut.
+            sample.write_text(file.read(SAMPLE_CHARACTERS), encoding="utf8")
+        config.to_disk(path)
+        settings = read_settings(path, {"paths.train": str(sample), **overrides})
+        pretrain(settings, folder, silent=True)
+        first, *_, last = list(srsly.read_jsonl(folder / "log.jsonl"))[WARM_UP:]
     seconds = last["seconds"] - first["seconds"]
     return float((last["tokens"] - first["tokens"]) / max(0.1, seconds))

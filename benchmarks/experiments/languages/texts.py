@@ -56,7 +56,7 @@ def make_bilms(code: str, text: Path, folder: Path, minutes: List[float]) -> Non
         base = Config().from_disk(shipped_config(PRETRAINING))
         nlp = {"lang": code, "tokenizer": RULES}
         config = pretrain_config(base, nlp, False, survey)
-        pace = measure_pace(config, folder / "corpus", folder / "pace")
+        pace = measure_pace(config, folder / "corpus")
         for m, path in configs.items():
             set_length(config, survey, pace, m / 60)
             for part in ("train", "dev"):
