@@ -2,13 +2,12 @@
 
 import random
 import shlex
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import made_up
 import pytest
+import spacy
 from spacy.cli._util import app
 from spacy.util import load_config
 from thinc.api import Config
@@ -151,16 +150,11 @@ def test_every_step_of_the_project(project, tmp_path, monkeypatch, capsys):
     assert len(wheels) == 2
     for wheel in wheels:  # as pip would
         zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = (
-        "import spacy; from spacy_elmo.weights import resolve; "
-        "nlp = spacy.load('de_pipeline'); doc = nlp('Anna liest.'); "
-        "print(resolve('de_pipeline_elmo').name, doc._.elmo.shape, nlp.meta['license'])"
-    )
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True,
-        env={"PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
-    assert loaded.stdout == "de_pipeline_elmo (3, 3, 24) CC0\n", loaded.stderr
+    monkeypatch.syspath_prepend(tmp_path)
+    nlp = spacy.load("de_pipeline")
+    assert nlp("Anna liest.")._.elmo.shape == (3, 3, 24)
+    assert nlp.meta["license"] == "CC0"
+    assert (tmp_path / "de_pipeline_elmo" / "weights.hdf5").is_file()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def make_doc(nlp, tokens, annotated):
 @ANY
 @given(texts=TEXTS, annotated=st.booleans(), batch_size=st.integers(1, 7))
 @example(
-    texts=[[("a", False)] * 1000, [("b", True)] * 500], annotated=True, batch_size=2
+    texts=[[("a", False)] * 600, [("b", True)] * 100], annotated=True, batch_size=2
 )
 def test_any_text_in_any_batch_has_finite_vectors_of_its_own(
     nlp, texts, annotated, batch_size
