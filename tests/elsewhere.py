@@ -158,7 +158,7 @@ def pretrain(folder):
             (output, None, {"max_tokens": 120, **paper}),
             (output / "adapted", str(output), {"max_tokens": 120}),
         ):
-            config = made_up.pretrain_config(text, text, **settings)
+            config = made_up.pretrain_config(text, text, eval_steps=99, **settings)
             config["paths"]["init_from"] = start
             Config(config).to_disk(folder / "config.cfg")
             settings = read_settings(folder / "config.cfg")
