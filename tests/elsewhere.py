@@ -145,7 +145,7 @@ def pipe(weights):
 def pretrain(folder):
     """Perplexities of a run, of the same prolonged, and of one that starts from it."""
     text = folder / "text.txt"
-    text.write_text(made_up.text(8))
+    text.write_text(made_up.text(5))
     paper = {"state": "carried", "softmax": {"kind": "sampled", "n_samples": 8}}
     found = []
     for device in DEVICES:
@@ -154,11 +154,12 @@ def pretrain(folder):
         output = folder / device[:3]
         found.append([])
         for path, start, settings in (
-            (output, None, {"max_tokens": 80, **paper}),
-            (output, None, {"max_tokens": 120, **paper}),
-            (output / "adapted", str(output), {"max_tokens": 120}),
+            (output, None, {"max_tokens": 40, **paper}),
+            (output, None, {"max_tokens": 60, **paper}),
+            (output / "adapted", str(output), {"max_tokens": 60}),
         ):
-            config = made_up.pretrain_config(text, text, eval_steps=99, **settings)
+            settings.update(unroll_steps=5, eval_steps=99)
+            config = made_up.pretrain_config(text, text, **settings)
             config["paths"]["init_from"] = start
             Config(config).to_disk(folder / "config.cfg")
             settings = read_settings(folder / "config.cfg")
