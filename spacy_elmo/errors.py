@@ -229,9 +229,11 @@ class Errors:
     E135 = "[ELMO135] spaCy has no language {lang!r}. Give one of {known}."
     E136 = (
         "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
-        "what it needs; or take spaCy's rules for white space and punctuation by "
-        "{tokenizer} spacy.Tokenizer.v1, if the language writes blanks between words; "
-        "or give text whose words stand between blanks ({tokenized})."
+        "what it needs; or take spaCy's rules for white space and punctuation, if the "
+        "language writes blanks between words (--nlp.tokenizer.@tokenizers "
+        "spacy.Tokenizer.v1 for 'pretrain', --tokenizer for 'init', a --pipeline else);"
+        " or give text whose words stand between blanks (--corpus.tokenized true for "
+        "'pretrain', else --tokenized)."
     )
     E137 = (
         "[ELMO137] {path} has no license. Give --license, or a meta.json with a "

@@ -138,7 +138,7 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
     nlp: Dict[str, Any] = {"lang": given["lang"]}
     if given["tokenizer"] or given["tokenized"]:
         nlp["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
-    language = load_language(nlp, "--tokenizer", "--tokenized")
+    language = load_language(nlp)
     path = config_path or project.shipped_config(project.PRETRAINING)
     base = Config().from_disk(path)
     with removing_empty(output):

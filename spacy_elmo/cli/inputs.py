@@ -97,7 +97,7 @@ def load_elmo(
         weights = weights or DEFAULT_WEIGHTS
         config, settings = read_tokenization(resolve(weights), lang, tokenized)
         tokenized = settings.tokenized
-        nlp = load_language(config, "a --pipeline with", "--tokenized")
+        nlp = load_language(config)
         nlp.add_pipe("elmo", config={"model": {"weights": weights}})
     elif weights is None:
         nlp = load_model(pipeline)

@@ -14,6 +14,7 @@ from .softmax import Softmax
 from .vocabulary import EOS_ID, UNK_ID
 
 Ints = npt.NDArray[Any]
+Floats1d = npt.NDArray[np.float64]
 
 # Texts are read by length; so many tokens of them are sorted at a time.
 SORTED_TOKENS = 1 << 18
@@ -46,73 +47,67 @@ class Perplexity(NamedTuple):
 
 
 def evaluate_files(
-    bilm: BiLM, softmax: Softmax, files: Dict[str, Corpus], **how: Any
-) -> Perplexity:
-    """Held-out perplexity of several files, and of them as one text. Arguments as for
-    `evaluate`.
-    """
-    found = {name: evaluate(bilm, softmax, text, **how) for name, text in files.items()}
-    parts = list(found.values())
-    if len(parts) == 1:
-        return parts[0]
-    n_tokens = sum(p.n_tokens for p in parts)
-    n_characters = sum(p.n_characters for p in parts)
-    forward, backward = (
-        math.exp(sum(math.log(getattr(p, name)) * p.n_tokens for p in parts) / n_tokens)
-        for name in ("forward", "backward")
-    )
-    return Perplexity(
-        forward, backward, (forward + backward) / 2,
-        sum(p.bits_per_character * p.n_characters for p in parts) / n_characters,
-        n_tokens, sum(p.n_unknown for p in parts), n_characters, found,
-    )  # fmt: skip
-
-
-def evaluate(
     bilm: BiLM,
     softmax: Softmax,
-    corpus: Corpus,
+    files: Dict[str, Corpus],
     *,
     state: str,
     max_tokens: int = 0,
     processes: Optional[Processes] = None,
 ) -> Perplexity:
-    """Held-out perplexity.
+    """Held-out perplexity of files, and of them as one text.
 
     bilm (BiLM): The language model.
     softmax (Softmax): Its softmax.
-    corpus (Corpus): The text.
+    files (Dict[str, Corpus]): The texts, by their names.
     state (str): "zero": each sentence by itself, as the plugin runs the model.
         "carried": along each document, as the paper trains it.
-    max_tokens (int): Read about so many tokens, documents spread over all of the
-        text; 0 reads all.
+    max_tokens (int): Of each file read about so many tokens, documents spread over
+        all of it; 0 reads all.
     processes (Processes): Those that share the documents.
     RETURNS (Perplexity): Perplexity of both directions.
     """
-    processes = processes or Processes()
-    # Log likelihood of both directions, tokens, unknown words.
-    totals = torch.zeros(4, dtype=torch.float64)
-    texts = _texts(corpus, state, max_tokens, processes)
+    sums = {}
+    for name, corpus in files.items():
+        texts = _texts(corpus, state, max_tokens, processes or Processes())
+        sums[name] = _sum(bilm, softmax, corpus, texts, processes or Processes())
+    found = _perplexity(np.sum(list(sums.values()), axis=0))
+    if len(files) == 1:
+        return found
+    return found._replace(files={name: _perplexity(x) for name, x in sums.items()})
+
+
+def _sum(
+    bilm: BiLM,
+    softmax: Softmax,
+    corpus: Corpus,
+    texts: Iterator[Ints],
+    processes: Processes,
+) -> Floats1d:
+    """Negative log likelihoods of the forward and of the backward direction, tokens,
+    unknown words and characters of some texts of a corpus.
+    """
+    sums = torch.zeros(5, dtype=torch.float64)
     # Sorted by length within so many tokens.
     for part in minibatch_by_words(texts, SORTED_TOKENS):
         for found in log_likelihoods(
             bilm, softmax, part, corpus.characters.__getitem__
         ):
-            totals[:2] += torch.from_numpy(found.sum(axis=1))
-        totals[2] += sum(map(len, part))
-        totals[3] += sum((corpus.in_vocabulary(text) == UNK_ID).sum() for text in part)
-    sums = processes.sum(totals.to(processes.device)).cpu().numpy()
-    n_tokens, n_unknown = int(sums[2]), int(sums[3])
-    nats = -sums[:2] / n_tokens
-    forward, backward = np.exp(nats).tolist()
+            sums[:2] -= torch.from_numpy(found.sum(axis=1))
+        sums[2] += sum(map(len, part))
+        sums[3] += sum((corpus.in_vocabulary(text) == UNK_ID).sum() for text in part)
     counts = corpus.counts
     per_token = (counts.characters + counts.sentences) / len(corpus.tokens)
-    n_characters = round(n_tokens * per_token)
-    bits = float(nats.mean()) * n_tokens / n_characters / math.log(2)
-    average = (forward + backward) / 2
-    return Perplexity(
-        forward, backward, average, bits, n_tokens, n_unknown, n_characters
-    )
+    sums[4] = sums[2] * per_token
+    return processes.sum(sums.to(processes.device)).cpu().numpy()
+
+
+def _perplexity(sums: Floats1d) -> Perplexity:
+    *nats, n_tokens, n_unknown, n_characters = sums.tolist()
+    forward, backward = (math.exp(x / n_tokens) for x in nats)
+    bits = sum(nats) / 2 / n_characters / math.log(2)
+    counts = int(n_tokens), int(n_unknown), round(n_characters)
+    return Perplexity(forward, backward, (forward + backward) / 2, bits, *counts)
 
 
 def _texts(

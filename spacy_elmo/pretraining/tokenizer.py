@@ -95,15 +95,10 @@ class Tokenizer:
         return self._language
 
 
-def load_language(
-    nlp: Dict[str, Any],
-    tokenizer_option: str = "--nlp.tokenizer.@tokenizers",
-    tokenized_option: str = "--corpus.tokenized true",
-) -> "Language":
+def load_language(nlp: Dict[str, Any]) -> "Language":
     """A pipeline of nothing but a tokenizer.
 
     nlp (Dict[str, Any]): [nlp] of a config.
-    tokenizer_option, tokenized_option (str): What an error tells to give.
     RETURNS (Language): The pipeline. It takes a text of any length.
     RAISES (CorpusError): If spaCy does not know the language, or if its tokenizer
         needs a package that is not here.
@@ -120,10 +115,7 @@ def load_language(
             known = (m.name for m in iter_modules(languages.__path__) if m.ispkg)
             problem = Errors.E135.format(lang=code, known=", ".join(known))
         else:
-            problem = Errors.E136.format(
-                lang=code, reason=e, tokenizer=tokenizer_option,
-                tokenized=tokenized_option,
-            )  # fmt: skip
+            problem = Errors.E136.format(lang=code, reason=e)
         raise CorpusError(problem) from None
     except Exception as e:  # whatever the language or its tokenizer raises
         raise unusable("[nlp]", str(e)) from None

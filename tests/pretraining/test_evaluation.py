@@ -7,7 +7,7 @@ from reference import cell_name, lstm_layer, token_vector
 from spacy_elmo.bilm import BiLM, Options
 from spacy_elmo.errors import WeightsError
 from spacy_elmo.pretraining import evaluation, language_model
-from spacy_elmo.pretraining.evaluation import evaluate, evaluate_files
+from spacy_elmo.pretraining.evaluation import evaluate_files
 from spacy_elmo.pretraining.initialization import initialize
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
 from spacy_elmo.pretraining.softmax import Softmax
@@ -87,7 +87,7 @@ def test_perplexity_is_that_of_a_slow_computation(
     arrays, vocabulary = read_arrays(tmp_path / "model"), corpus.words
     vocabulary = vocabulary[: corpus.vocab_size]
     wanted = [slow_nats(arrays, vocabulary, d, state == "carried") for d in range(2)]
-    found = evaluate(bilm, softmax, corpus, state=state)
+    found = evaluate_files(bilm, softmax, {"text": corpus}, state=state)
     assert found.n_tokens == len(wanted[0]) == len(corpus.tokens)
     assert found.forward == pytest.approx(np.exp(wanted[0].mean()), rel=1e-5)
     assert found.backward == pytest.approx(np.exp(wanted[1].mean()), rel=1e-5)
@@ -101,8 +101,10 @@ def test_perplexity_is_that_of_a_slow_computation(
 
 
 def test_a_part_of_the_text_is_spread_over_it(bilm, softmax, corpus):
-    whole = evaluate(bilm, softmax, corpus, state="zero")
-    part = evaluate(bilm, softmax, corpus, state="zero", max_tokens=whole.n_tokens // 3)
+    whole = evaluate_files(bilm, softmax, {"text": corpus}, state="zero")
+    third = whole.n_tokens // 3
+    files = {"text": corpus}
+    part = evaluate_files(bilm, softmax, files, state="zero", max_tokens=third)
     every_third = [corpus.document(i) for i in range(0, corpus.n_documents, 3)]
     assert part.n_tokens == sum(map(len, every_third)) < whole.n_tokens
     assert part.bits_per_character == pytest.approx(whole.bits_per_character, rel=0.3)
@@ -117,7 +119,7 @@ def test_files_have_together_the_perplexity_of_one_text(
         "1": make_corpus("the dog sings\n", name="b.txt", **given),
     }
     whole = make_corpus(f"{TEXT}\nthe dog sings\n", name="c.txt", **given)
-    wanted = evaluate(bilm, softmax, whole, state="zero")
+    wanted = evaluate_files(bilm, softmax, {"text": whole}, state="zero")
     found = evaluate_files(bilm, softmax, parts, state="zero")
     assert found[:7] == pytest.approx(wanted[:7], rel=1e-6)
     assert found.to_dict()["files"]["1"]["n_tokens"] == 4

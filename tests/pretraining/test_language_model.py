@@ -7,7 +7,7 @@ import pytest
 from spacy_elmo import LanguageModel
 from spacy_elmo.bilm import BiLM, Options
 from spacy_elmo.errors import CorpusError, WeightsError
-from spacy_elmo.pretraining.evaluation import evaluate
+from spacy_elmo.pretraining.evaluation import evaluate_files
 from spacy_elmo.pretraining.initialization import initialize
 from spacy_elmo.pretraining.language_model import write_model
 from spacy_elmo.pretraining.softmax import Softmax
@@ -68,7 +68,7 @@ def test_surprisals_are_those_of_the_exact_softmax(model, log_p):
 def test_the_sums_over_a_text_are_the_loss_of_evaluate(model, make_corpus):
     text = made_up.text(8) + "\nan unknown dog barks .\n"
     corpus = make_corpus(text, vocabulary=VOCABULARY)
-    wanted = evaluate(model.bilm, model.softmax, corpus, state="zero")
+    wanted = evaluate_files(model.bilm, model.softmax, {"text": corpus}, state="zero")
     sentences = [line.split() for line in text.splitlines() if line]
     scores = model.score(sentences, boundaries=True)
     nats = sum(score.sum(axis=0) for score in scores) * math.log(2)
