@@ -12,10 +12,10 @@ import spacy
 import srsly
 from spacy.cli import app
 from spacy.util import load_config
-from thinc.api import Config
 from wasabi import msg
 
 from spacy_elmo.cli.mixes import get_mixes, print_mixes
+from spacy_elmo.recipe.project import without_elmo
 
 CONFIG = Path("configs/ner_tagger.cfg")
 CORPUS = Path("corpus")
@@ -48,16 +48,6 @@ def train(config: Path, output: Path, overrides: List[str]) -> Dict[str, Any]:
     metrics = output / "metrics.json"
     run_spacy("evaluate", output / "model-best", dev, "--output", metrics)
     return dict(srsly.read_json(metrics))
-
-
-def without_elmo(config: Config) -> Config:
-    """The same pipeline on spaCy's own embedding."""
-    config["nlp"]["pipeline"].remove("elmo")
-    del config["components"]["elmo"]
-    for component in config["components"].values():
-        tok2vec = component["model"]["tok2vec"]
-        tok2vec["embed"] = tok2vec["embed"]["embed"]
-    return config
 
 
 def show(scores: Dict[str, Dict[str, Any]], pipeline: Path) -> None:

@@ -1,6 +1,7 @@
 import re
 import shutil
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import srsly
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     Neighbors = List[Tuple[Context, List[Scored]]]
 
 BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
-# Columns of a table beside the contexts: the score, and the gaps.
-MARGIN = 20
+# Columns of a table beside the contexts: the score, the word and the gaps.
+MARGIN = 32
 
 
 @app.command("neighbors")
@@ -72,11 +73,9 @@ def neighbors_cli(
 
 def print_tables(found: "Neighbors") -> None:
     """Print a table for each query, the words one below the other."""
+    side = max(12, (shutil.get_terminal_size((100, 24)).columns - MARGIN) // 2)
     for query, contexts in found:
         msg.divider(query.word)
-        width = max(len(c.word) for c in (query, *(c for _, c in contexts)))
-        columns = shutil.get_terminal_size((100, 24)).columns
-        side = max(12, (columns - MARGIN - width) // 2)
         rows = [_row("", query, side)]
         rows += [_row(f"{score:.3f}", context, side) for score, context in contexts]
         msg.table(
@@ -84,19 +83,15 @@ def print_tables(found: "Neighbors") -> None:
             header=("cosine", "", "", ""),
             aligns=("r", "r", "c", "l"),
             fg_colors=(None, None, "yellow", None),
-            max_col=max(side, width),
+            max_col=side,
             spacing=2,
         )
 
 
 def _row(score: str, context: "Context", side: int) -> Tuple[str, ...]:
-    before = context.text[: context.start].strip()
-    after = context.text[context.end :].strip()
-    if len(before) > side:
-        before = f"...{before[3 - side :]}"
-    if len(after) > side:
-        after = f"{after[: side - 3]}..."
-    return score, before, context.word, after
+    before, after = context.text[: context.start], context.text[context.end :]
+    before = shorten(before[::-1], side, placeholder="...")[::-1]
+    return score, before, context.word, shorten(after, side, placeholder="...")
 
 
 def write_page(path: Path, found: "Neighbors") -> None:
