@@ -51,7 +51,8 @@ def vectors_cli(
         min_count=min_count,
     )
     if not known:
-        raise CorpusError(Errors.E050.format(path=text))
+        problem = f"no word is in it {min_count} times or more"
+        raise CorpusError(Errors.E050.format(path=f"{text}: {problem}"))
     known, vectors = add_words(elmo, known, vectors, words)
     opener = gzip.open if output_path.suffix == ".gz" else open
     n_words, width = vectors.shape

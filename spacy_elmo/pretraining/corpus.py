@@ -211,7 +211,8 @@ def load_corpus(
             documents = _read(files, preparation, silent)
             made = _write_cache(documents, making, weights, preparation)
             if not made["counts"]["sentences"]:
-                raise CorpusError(Errors.E050.format(path=", ".join(map(str, files))))
+                names = ", ".join(map(str, files))
+                raise CorpusError(Errors.E050.format(path=f"{names}: it has no words"))
         except BaseException:
             shutil.rmtree(making)
             raise
