@@ -57,8 +57,6 @@ def neighbors_cli(
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
     batches = inputs.read_batches(nlp, elmo, corpus, tokenized=tokenized, limit=limit)
     found = find_neighbors(elmo, tokens, batches, layer=choice, n=n)
-    if html_path is not None:
-        write_page(html_path, found)
     if as_json:
         results = []
         for query, contexts in found:
@@ -69,6 +67,8 @@ def neighbors_cli(
         print(srsly.json_dumps(results, indent=2))
     else:
         print_tables(found)
+    if html_path is not None:
+        write_page(html_path, found)
 
 
 def print_tables(found: "Neighbors") -> None:

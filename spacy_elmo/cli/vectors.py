@@ -43,23 +43,26 @@ def vectors_cli(
         with words_path.open("rb") as file:
             words = list(filter(None, read_lines(words_path, file, strict=True)))
     nlp, elmo, tokenized = inputs.load_elmo(weights, None, lang, tokenized)
-    known, vectors = average_contexts(
-        elmo,
-        inputs.read_batches(nlp, elmo, text, tokenized=tokenized),
-        layer=inputs.choose_layer(elmo, layer),
-        max_words=max_words,
-        min_count=min_count,
-    )
-    if not known:
-        problem = f"no word is in it {min_count} times or more"
-        raise CorpusError(Errors.E050.format(path=f"{text}: {problem}"))
-    known, vectors = add_words(elmo, known, vectors, words)
     opener = gzip.open if output_path.suffix == ".gz" else open
-    n_words, width = vectors.shape
-    with replacing(output_path) as temporary:
+    # Opened first: an output that cannot be written costs no work.
+    with (
+        replacing(output_path) as temporary,
+        opener(temporary, "wt", encoding="utf8") as out,
+    ):
+        known, vectors = average_contexts(
+            elmo,
+            inputs.read_batches(nlp, elmo, text, tokenized=tokenized),
+            layer=inputs.choose_layer(elmo, layer),
+            max_words=max_words,
+            min_count=min_count,
+        )
+        if not known:
+            problem = f"no word is in it {min_count} times or more"
+            raise CorpusError(Errors.E050.format(path=f"{text}: {problem}"))
+        known, vectors = add_words(elmo, known, vectors, words)
+        n_words, width = vectors.shape
         # The text format of word2vec
-        with opener(temporary, "wt", encoding="utf8") as out:
-            out.write(f"{n_words} {width}\n")
-            for word, vector in zip(known, vectors.tolist()):
-                out.write(" ".join([word, *(f"{x:.5g}" for x in vector)]) + "\n")
+        out.write(f"{n_words} {width}\n")
+        for word, vector in zip(known, vectors.tolist()):
+            out.write(" ".join([word, *(f"{x:.5g}" for x in vector)]) + "\n")
     msg.good(f"{output_path} has {n_words:,} vectors of width {width}")

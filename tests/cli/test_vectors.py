@@ -6,6 +6,8 @@ import spacy
 from spacy.cli._util import app
 from typer.testing import CliRunner
 
+from spacy_elmo.pipeline import static_vectors
+
 LINES = ["She made a play.", "They play it in a garden.", "", "A play, a play!"]
 
 
@@ -73,3 +75,12 @@ def test_bad_input_gets_a_message(elmo, corpus, tiny_weights, tmp_path, args, pr
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
     assert not (tmp_path / "out.txt").exists()
+
+
+def test_an_output_that_cannot_be_written_costs_no_work(
+    elmo, corpus, tiny_weights, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(static_vectors, "average_contexts", None)
+    result = elmo("vectors", tiny_weights, corpus, tmp_path / "none" / "out.txt")
+    assert result.exit_code == 1 and "none" in result.text
+    assert "Traceback" not in result.text
