@@ -22,16 +22,30 @@ except PackageNotFoundError:
 HEAVY = ("torch", "h5py", "matplotlib")
 
 
-def modules_of(code, after="pass"):
-    """The names of the modules that a fresh Python loads for it."""
-    program = (
-        f"{after}; import json, sys; before = {{*sys.modules}}; {code}; "
-        "print(json.dumps(sorted({*sys.modules} - before)))"
-    )
+# What a session may do, and each time the names of the modules that it loads.
+STEPS = (
+    "import spacy, thinc.api, spacy.cli", "import spacy_elmo.cli", "spacy.blank('en')",
+)  # fmt: skip
+
+
+def modules_of(*steps):
+    """The names of the modules that each step loads in a fresh Python."""
+    program = f"""
+import json, sys
+for step in {steps!r}:
+    before = {{*sys.modules}}
+    exec(step)
+    print(json.dumps(sorted({{*sys.modules}} - before)))
+"""
     command = [sys.executable, "-W", "error", "-c", program]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return dict(zip(STEPS, modules_of(*STEPS)))
 
 
 def test_metadata():
@@ -75,13 +89,13 @@ def test_all_registered_names_have_an_entry_point():
 
 
 def test_import_is_light():
-    modules = modules_of("import spacy_elmo")
+    (modules,) = modules_of("import spacy_elmo")
     assert not {*HEAVY, "spacy", "thinc", "numpy"}.intersection(modules)
 
 
-def test_a_blank_pipeline_imports_nothing_of_ours_that_costs():
-    # spaCy and thinc may import torch themselves.
-    modules = modules_of("spacy.blank('en')", after="import spacy, thinc.api")
+def test_a_blank_pipeline_imports_nothing_of_ours_that_costs(loaded):
+    # spaCy and thinc may have imported torch themselves.
+    modules = loaded["spacy.blank('en')"]
     assert not set(HEAVY).intersection(modules)
     ours = {name for name in modules if name.startswith("spacy_elmo.")}
     assert "spacy_elmo.pipeline.factory" in ours
@@ -89,6 +103,14 @@ def test_a_blank_pipeline_imports_nothing_of_ours_that_costs():
     assert "spacy_elmo.layers.extensions" in ours
     for part in ("bilm", "layers.shim", "pretraining", "pipeline.component"):
         assert f"spacy_elmo.{part}" not in ours
+
+
+def test_every_spacy_command_imports_the_commands_and_pays_nothing(loaded):
+    modules = loaded["import spacy_elmo.cli"]
+    assert not {*HEAVY, "numpy", "pandas"}.intersection(modules)
+    assert "spacy_elmo.cli.pretrain" in modules
+    for part in ("bilm", "layers", "pipeline", "pretraining", "weights"):
+        assert f"spacy_elmo.{part}" not in modules
 
 
 def test_files_that_travel_with_the_package():
