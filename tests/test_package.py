@@ -25,6 +25,7 @@ HEAVY = ("torch", "h5py", "matplotlib")
 # What a session may do, and each time the names of the modules that it loads.
 STEPS = (
     "import spacy, thinc.api, spacy.cli", "import spacy_elmo.cli", "spacy.blank('en')",
+    "spacy.blank('en').add_pipe('elmo').model.initialize()",
 )  # fmt: skip
 
 
@@ -111,6 +112,11 @@ def test_every_spacy_command_imports_the_commands_and_pays_nothing(loaded):
     assert "spacy_elmo.cli.pretrain" in modules
     for part in ("bilm", "layers", "pipeline", "pretraining", "weights"):
         assert f"spacy_elmo.{part}" not in modules
+
+
+def test_weights_are_read_without_what_takes_seconds_to_import(loaded):
+    assert "spacy_elmo.bilm.lstm" in loaded[STEPS[-1]]
+    assert not {"torch._dynamo", "sympy"}.intersection(loaded[STEPS[-1]])
 
 
 def test_files_that_travel_with_the_package():

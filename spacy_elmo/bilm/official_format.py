@@ -83,6 +83,9 @@ def _read_gates(stored: Tensor) -> Tensor:
 
 
 def _write_gates(weight: Tensor) -> Tensor:
+    if weight.is_meta:
+        # Asked for its shape alone, and torch.cat would import torch's compiler.
+        return weight
     i, f, o, j = weight.chunk(4, -1)
     return torch.cat([i, j, f, o], -1)
 
@@ -125,9 +128,10 @@ def read_weights(
         for name in [*wanted, *(n for n in shapes if n.startswith(KNOWN_GROUPS))]:
             if shapes.get(name) != wanted.get(name):
                 raise mismatch(name, shapes.get(name), wanted.get(name), files)
-        bilm.to_empty(device="cpu")
-        for empty in bilm.parameters():
-            empty.zero_()  # the padding of kernels is in no file
+        # Zeros: the padding of kernels is in no file. `to_empty` would import sympy.
+        for module in bilm.modules():
+            for name, empty in module.named_parameters(recurse=False):
+                setattr(module, name, nn.Parameter(torch.zeros(empty.shape)))
         for name, param, read, _ in entries():
             param.copy_(read(torch.from_numpy(read_dataset(h5, name, files))))
 
