@@ -214,8 +214,9 @@ def train(
     if run["data"] in WITH_TEST:
         test = convert(data, run["data"], "test", work / "corpus")
         scores = nlp.evaluate(list(create_corpus(test)(nlp)))
-        of_test = {f"test_{key}": round(scores[key], 5) for key in best["scores"]}
-        found["scores"].update(of_test)
+        for key in best["scores"]:
+            if isinstance(scores.get(key), float):  # None where nothing is annotated
+                found["scores"][f"test_{key}"] = round(scores[key], 5)
     if "elmo" in nlp.pipe_names:
         from spacy_elmo.cli.mixes import get_mixes
 

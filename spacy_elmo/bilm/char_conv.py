@@ -70,7 +70,7 @@ class _ConvolveAndPool(torch.autograd.Function):
             part.unflatten(2, (width, d)).copy_(embedded.transpose(2, 3))
         kernel = weight.reshape(width * d, n_filters).to(dtype)
         response = embed.new_empty(n_padded, n_filters)
-        for rows in _chunks(n_padded):
+        for rows in _chunks(windows):
             torch.mm(windows[rows], kernel, out=response[rows])
         best = torch.cat([part.amax(0) for part in _parts(response, sizes)])
         ctx.save_for_backward(windows, kernel, padding, response, best, *blocks)
@@ -94,7 +94,7 @@ class _ConvolveAndPool(torch.autograd.Function):
             start += n
         d_kernel = (windows.t() @ d_response).float()
         d_windows = torch.empty_like(windows)
-        for rows in _chunks(len(windows)):
+        for rows in _chunks(windows):
             torch.mm(d_response[rows], kernel.t(), out=d_windows[rows])
         d_embed = d_pooled.new_zeros(ctx.n_characters, d)
         for ids, part in zip(blocks, _parts(d_windows, ctx.sizes)):
@@ -114,5 +114,7 @@ def _parts(x: Tensor, sizes: List[Tuple[int, int]]) -> Iterator[Tensor]:
         start += longest * n
 
 
-def _chunks(n: int) -> List[slice]:
-    return [slice(i, i + CHUNK_WINDOWS) for i in range(0, n, CHUNK_WINDOWS)]
+def _chunks(windows: Tensor) -> List[slice]:
+    n = len(windows)
+    size = CHUNK_WINDOWS if windows.device.type == "cpu" else n
+    return [slice(i, i + size) for i in range(0, n, size)]

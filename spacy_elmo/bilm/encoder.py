@@ -59,7 +59,8 @@ class CharacterEncoder(nn.Module):
     def convolve(self, char_ids: Tensor) -> Tensor:
         lengths = (char_ids != PADDING).sum(1)
         order = torch.argsort(lengths, stable=True)
-        groups = _length_groups(lengths[order], order)
+        most = BLOCK_WORDS if lengths.device.type == "cpu" else len(lengths)
+        groups = _length_groups(lengths[order], order, most)
         # The windows that begin on a character, and one of pure padding, which every
         # word has that is not too long for it.
         widest = self.widest
@@ -135,8 +136,11 @@ class Highway(nn.Module):
         return y.relu_().sub_(x).mul_(gate.sigmoid_()).add_(x)
 
 
-def _length_groups(lengths: Tensor, order: Tensor) -> List[Tuple[Tensor, int]]:
-    """Cut words in order of length into blocks, each with its longest length."""
+def _length_groups(
+    lengths: Tensor, order: Tensor, most: int
+) -> List[Tuple[Tensor, int]]:
+    """Cut words in order of length into blocks of at most so many, each with its
+    longest length."""
     groups: List[Tuple[Tensor, int]] = []
     sizes = lengths.tolist()
     start = 0
@@ -144,7 +148,7 @@ def _length_groups(lengths: Tensor, order: Tensor) -> List[Tuple[Tensor, int]]:
         shortest = sizes[start]
         limit = next((n for n in WORD_LENGTHS if n >= shortest), 1 << 30)
         end = start + 1
-        while end < len(sizes) and sizes[end] <= limit and end - start < BLOCK_WORDS:
+        while end < len(sizes) and sizes[end] <= limit and end - start < most:
             end += 1
         groups.append((order[start:end], sizes[end - 1]))
         start = end

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .batching import packed_steps
-from .tuning import TRAINING_PADDING
+from .tuning import ROW_MULTIPLE, TRAINING_PADDING
 
 Cell = Callable[..., Any]
 Gates = Tuple[Tensor, ...]
@@ -140,14 +140,15 @@ class _LSTM(torch.autograd.Function):
     ) -> Tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         batch_sizes, keep, (cell_clip, proj_clip), dtype = how
         N, D, P, H = *x.shape, h0.shape[1], c0.shape[1]
+        K = 1 + D + P
         steps = packed_steps(batch_sizes)
         clip = float("inf") if cell_clip is None else cell_clip
         w = _prepared(kernel[:, : 4 * H], dtype)
         w_proj = None if projection is None else projection.to(dtype)
         if keep is None:
             keep = x.new_ones(N, 1)
-        xh = w.new_empty(N, 1 + D + P)
-        xh[:, 0], xh[:, 1 : 1 + D] = 1.0, x
+        xh = w.new_empty(N, len(w))
+        xh[:, 0], xh[:, 1 : 1 + D], xh[:, K:] = 1.0, x, 0.0
         gates = w.new_empty(N, 4 * H)
         cells, m = w.new_empty(N, H), w.new_empty(N, H)
         y = x.new_empty(N, P, dtype=torch.float32)
@@ -155,7 +156,7 @@ class _LSTM(torch.autograd.Function):
         forward_cell = _cells[0]
         for lo, hi in steps:
             n = hi - lo
-            xh[lo:hi, 1 + D :] = h[:n].mul_(keep[lo:hi])
+            xh[lo:hi, 1 + D : K] = h[:n].mul_(keep[lo:hi])
             torch.mm(xh[lo:hi], w, out=gates[lo:hi])
             forward_cell(
                 gates[lo:hi].chunk(4, dim=1), c[:n], keep[lo:hi], clip, m[lo:hi],
@@ -178,7 +179,8 @@ class _LSTM(torch.autograd.Function):
         # The gradients of the gates take their place, and so this runs only once.
         gates, ctx.gates = ctx.gates, None
         clip, proj_clip = ctx.clips
-        D = xh.shape[1] - 1 - y.shape[1]
+        K = ctx.shape[0]
+        D = K - 1 - y.shape[1]
         d_proj = w.new_empty(y.shape)
         dx = dy.new_empty(len(y), D)
         dh, dc = dy.new_zeros(len(c0), y.shape[1]), torch.zeros_like(c0)
@@ -197,21 +199,24 @@ class _LSTM(torch.autograd.Function):
                 gates[lo:hi].chunk(4, dim=1), cells[lo:hi],
                 _previous(cells, c0, ctx.steps, s), keep[lo:hi], clip, dm, dc[:n],
             )  # fmt: skip
-            dxh = gates[lo:hi] @ w[1:].t()
+            dxh = gates[lo:hi] @ w[1:K].t()
             dx[lo:hi] = dxh[:, :D]
             torch.mul(dxh[:, D:], keep[lo:hi], out=d_h)
         # Transposed beforehand: faster in bfloat16.
         d_kernel = dy.new_zeros(ctx.shape)
-        d_kernel[:, : gates.shape[1]] = xh.t().contiguous() @ gates
+        d_kernel[:, : gates.shape[1]] = (xh.t().contiguous() @ gates)[:K]
         d_projection = None if w_proj is None else (m.t() @ d_proj).float()
         return dx, None, None, d_kernel, d_projection, None
 
 
 def _prepared(kernel: Tensor, dtype: torch.dtype) -> Tensor:
-    """[b; W] in a dtype, with the +1 of the forget gate and padding of the rows."""
+    """[b; W] in a dtype, with the +1 of the forget gate, rows of zeros at the end and
+    padding of each row.
+    """
     n_rows, n = kernel.shape
-    w = kernel.new_empty(n_rows, n + TRAINING_PADDING, dtype=dtype)[:, :n]
-    w.copy_(kernel)
+    shape = n_rows + -n_rows % ROW_MULTIPLE, n + TRAINING_PADDING
+    w = kernel.new_zeros(shape, dtype=dtype)[:, :n]
+    w[:n_rows] = kernel
     w[0, n // 4 : n // 2] += 1.0
     return w
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,18 +13,15 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from ..bilm import BiLM
-from ..bilm.lstm import LSTMState
 from ..errors import CorpusError, Errors
 from .config import OptimizerSettings, Settings, TrainingSettings
 from .corpus import Corpus
 from .distributed import Processes
 from .initialization import initialize, load_start
+from .reader import States, WindowReader, autocast
 from .softmax import Sample, Softmax, draw_sample
 from .vocabulary import BOS_ID, EOS_ID
-from .windows import Directions, Rows
-
-# The state of the LSTMs: by direction, by layer.
-States = List[List[LSTMState]]
+from .windows import Rows, Window
 
 
 @dataclass
@@ -68,60 +66,46 @@ class Objective(nn.Module):
         self.softmax = softmax
         self.corpus = corpus
         self.settings = settings
+        self.reader = WindowReader(bilm, settings)
 
     def forward(
-        self, batch: Directions, states: Optional[States], sample: Optional[Sample]
+        self, batch: Window, states: Optional[States], sample: Optional[Sample]
     ) -> Tuple[Tensor, States]:
-        """batch (Directions): Shapes (2, steps, rows).
+        """batch (Window): A window of each row.
         states (States): The state before the window; zeros if None.
         sample (Sample): Negatives for the sampled softmax; None for the full one.
         RETURNS (Tuple[Floats0d, States]): The mean of both directions in nats a
             token, and the state after the window.
         """
-        is_low = self.settings.precision == "bfloat16"
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=is_low):
-            h, after = self._read(batch, states)
+        with autocast(self.softmax.bias.device, self.settings):
+            x = self._token_vectors(batch)
+            h, after = self.reader.read(x, self._keep(batch), states)
             targets = self.corpus.in_vocabulary(batch.targets.reshape(-1))
-            loss = self.softmax(h, torch.from_numpy(targets).to(self._device), sample)
+            loss = self.softmax(h, self._on_device(targets).long(), sample)
         return loss, after
 
-    def _read(
-        self, batch: Directions, states: Optional[States]
-    ) -> Tuple[Tensor, States]:
-        """Outputs of the top layers, the forward one first, (2 * steps * rows,
-        projection), and the state after the window.
+    def _token_vectors(self, batch: Window) -> Tensor:
+        """Each distinct word through the token encoder once.
+
+        RETURNS (Floats3d): Shape (2, steps * rows, projection).
         """
-        _, n_steps, n_rows = batch.inputs.shape
-        x = self._token_vectors(batch)  # (2, steps * rows, projection)
-        dropout, zero_state = self.settings.dropout, self.settings.state == "zero"
-        tops: List[Tensor] = []
-        after: States = []
-        for d in range(2):
-            layers, last = self.bilm.run_direction(
-                d, x[d], [n_rows] * n_steps, None if states is None else states[d],
-                keep=self._keep(batch, d) if zero_state else None, dropout=dropout,
-            )  # fmt: skip
-            tops.append(F.dropout(layers[-1], dropout))
-            after.append(last)
-        return torch.cat(tops), after
+        characters = self.corpus.characters[batch.words]
+        table = self.bilm.encoder(self._on_device(characters))
+        return F.embedding(self._on_device(batch.places), table.float())
 
-    def _token_vectors(self, batch: Directions) -> Tensor:
-        """Each distinct word of both windows through the token encoder once."""
-        words, where = np.unique(batch.inputs, return_inverse=True)
-        characters = torch.from_numpy(self.corpus.characters[words])
-        table = self.bilm.encoder(characters.to(self._device))
-        index = torch.from_numpy(where.reshape(2, -1)).to(self._device)
-        return F.embedding(index, table.float())
+    def _keep(self, batch: Window) -> Tensor:
+        """0 where a row starts from the zero state, else 1: unless the state is
+        carried, in front of each sentence (at <S> forward, at </S> backward). Shape
+        (2, steps * rows, 1).
+        """
+        inputs = batch.inputs.reshape(2, -1, 1)
+        keeps = inputs != np.reshape([BOS_ID, EOS_ID], (2, 1, 1))
+        if self.settings.state == "carried":
+            keeps[:] = True
+        return self._on_device(keeps).float()
 
-    def _keep(self, batch: Directions, direction: int) -> Tensor:
-        """0 where a sentence begins (at <S> forward, at </S> backward), else 1."""
-        first = (BOS_ID, EOS_ID)[direction]
-        begins = batch.inputs[direction].reshape(-1, 1) == first
-        return torch.from_numpy(~begins).float().to(self._device)
-
-    @property
-    def _device(self) -> torch.device:
-        return self.softmax.bias.device
+    def _on_device(self, x: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(x).to(self.softmax.bias.device)
 
 
 def start_run(
@@ -148,14 +132,14 @@ def start_run(
         words = corpus.words[: corpus.vocab_size]
         load_start(bilm, softmax, words, settings.paths.init_from)
     weights = nn.ModuleList([bilm, softmax]).to(processes.device)
-    objective: nn.Module = Objective(bilm, softmax, corpus, training)
-    if processes.n > 1:
-        objective = DistributedDataParallel(objective)
+    objective = Objective(bilm, softmax, corpus, training)
+    if processes.n == 1 and processes.device.type == "cuda":
+        objective.reader.record()
     return Run(
         settings,
         bilm,
         softmax,
-        objective,
+        DistributedDataParallel(objective) if processes.n > 1 else objective,
         _make_optimizer(training.optimizer, weights),
         Rows(
             corpus,
@@ -178,11 +162,11 @@ def count_steps(settings: TrainingSettings, corpus: Corpus) -> int:
     return max(1, int(n_tokens // settings.tokens_per_step))
 
 
-def train_step(run: Run, batch: Directions) -> Tuple[float, float]:
+def train_step(run: Run, batch: Window) -> Tuple[float, float]:
     """One update, unless the loss or the gradients are not finite.
 
     run (Run): Changed in place.
-    batch (Directions): A window of each row of this process, (2, steps, rows).
+    batch (Window): A window of each row of this process.
     RETURNS (Tuple[float, float]): The loss before the update, the mean of both
         directions in nats a token; and the norm of all gradients before the clip.
     """
@@ -203,7 +187,9 @@ def train_step(run: Run, batch: Directions) -> Tuple[float, float]:
     share = n_rows * processes.n / training.rows
     (loss * (training.loss_scale * share)).backward()
     parameters = run.weights.parameters()
-    norm = float(nn.utils.clip_grad_norm_(parameters, training.grad_clip))
+    found = nn.utils.clip_grad_norm_(parameters, training.grad_clip)
+    run.rows.look_ahead()  # before the wait for a GPU
+    norm = float(found)
     mean = processes.sum(loss.detach() * n_rows).item() / training.rows
     if math.isfinite(mean) and math.isfinite(norm):
         for group in run.optimizer.param_groups:

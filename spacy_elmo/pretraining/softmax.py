@@ -7,12 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-# Tokens whose logits are in memory at a time. With 2,048 negatives, compiled, half as
-# many take 1.26 times as long in bfloat16 and 1.11 times in float32; twice as many are
-# no faster. With a large vocabulary fewer tokens bound the memory (2**25 floats are
-# 128 MB).
+# Tokens whose logits are in memory at a time on a CPU. With 2,048 negatives, compiled,
+# half as many take 1.26 times as long in bfloat16 and 1.11 times in float32; twice as
+# many are no faster. With a large vocabulary fewer tokens bound the memory (2**25
+# floats are 128 MB). A GPU takes four times that, in as few chunks as it can.
 CHUNK_TOKENS = 512
 MAX_LOGITS = 1 << 25
+MAX_LOGITS_OF_GPU = 1 << 27
 
 
 class Sample(NamedTuple):
@@ -106,7 +107,7 @@ class Softmax(nn.Module):
         RETURNS (Floats1d): Shape (n,).
         """
         parts: List[Tensor] = []
-        for chunk in _chunks(len(targets), len(self.bias)):
+        for chunk in _chunks(h, len(self.bias)):
             logits = torch.addmm(self.bias, h[chunk], self.weight.t())
             target = logits.gather(1, targets[chunk, None])[:, 0]
             parts.append(target - logits.logsumexp(1))
@@ -156,13 +157,15 @@ def _loss_and_gradients(
     d_bias = torch.zeros_like(bias)
     d_target = torch.empty_like(h)  # of the row of each token's target
     total = h.new_zeros(())
-    for chunk in _chunks(n, len(w)):
+    for chunk in _chunks(h, len(w)):
         h_c, target = h[chunk], targets[chunk]
         logits = h_c.to(dtype) @ w.t()  # (chunk, S)
         true = (h_c * weight[target]).sum(1)
         true += bias[target] - sample.log_expected(target)
-        (hit,) = torch.nonzero(place[target] >= 0, as_tuple=True)
-        logits[hit, place[target[hit]]] = -torch.inf
+        hit = place[target, None]
+        column = hit.clamp_min(0)
+        kept = logits.gather(1, column).masked_fill_(hit >= 0, -torch.inf)
+        logits.scatter_(1, column, kept)
         p, p_true, z, nats = _exponentials(logits, offset, true)
         total += nats
         # The rows are divided by z where they are narrow: in h and in dh.
@@ -208,7 +211,9 @@ def compile_softmax() -> None:
     _exponentials = torch.compile(exponentials)
 
 
-def _chunks(n_tokens: int, n_words: int) -> List[slice]:
+def _chunks(h: Tensor, n_words: int) -> List[slice]:
     """Slices of the tokens whose logits for `n_words` words are in memory at once."""
-    size = max(1, min(CHUNK_TOKENS, MAX_LOGITS // n_words))
-    return [slice(i, i + size) for i in range(0, n_tokens, size)]
+    size = max(1, MAX_LOGITS_OF_GPU // n_words)
+    if h.device.type == "cpu":
+        size = max(1, min(CHUNK_TOKENS, MAX_LOGITS // n_words))
+    return [slice(i, i + size) for i in range(0, len(h), size)]

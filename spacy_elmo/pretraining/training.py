@@ -1,5 +1,6 @@
 """The training loop (Peters et al. 2018, section 3.4)."""
 
+import importlib.util
 import math
 import os
 import shutil
@@ -40,7 +41,7 @@ from .loggers import LOG, Log
 from .run import Run, count_steps, start_run, train_step
 from .softmax import compile_softmax
 from .vocabulary import write_vocabulary
-from .windows import Directions
+from .windows import Window
 
 CONFIG = "config.cfg"
 LOCK = ".pretrain.lock"
@@ -228,7 +229,7 @@ class _Training:
             unit=" tokens", unit_scale=True, disable=self.silent, desc="Pretraining",
         )  # fmt: skip
 
-    def _stop(self, what: str, value: float, batch: Directions) -> NoReturn:
+    def _stop(self, what: str, value: float, batch: Window) -> NoReturn:
         step, rows = self.run.step, self.run.rows
         dump = self.output / f"batch-{step}.txt"
         words = rows.corpus.words
@@ -279,11 +280,18 @@ def _choose(settings: Settings, corpus: Corpus, device: torch.device) -> Setting
     if training.precision == "auto":
         chosen["precision"] = "bfloat16" if fast else "float32"
     if training.compile == "auto":
-        compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
         is_long = count_steps(training, corpus) >= MIN_STEPS_TO_COMPILE
-        chosen["compile"] = device.type == "cpu" and bool(compiler) and is_long
+        chosen["compile"] = is_long and _has_compiler(device)
     training = training.model_copy(update=chosen)
     return settings.model_copy(update={"training": training})
+
+
+def _has_compiler(device: torch.device) -> bool:
+    """Whether torch.compile has what it needs."""
+    if device.type == "cuda":
+        return importlib.util.find_spec("triton") is not None
+    named = os.environ.get("CXX", "g++")
+    return any(shutil.which(compiler) for compiler in (named, "clang++"))
 
 
 def _check_words(settings: Settings, train: Corpus, dev: Dict[str, Corpus]) -> None:

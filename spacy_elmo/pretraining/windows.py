@@ -1,6 +1,6 @@
 """The windows of text that a step reads, in both directions."""
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,9 @@ from .corpus import Corpus
 from .vocabulary import BOS_ID, EOS_ID
 
 Ints = npt.NDArray[Any]
+
+# Windows that are cut out of the text at a time.
+BLOCK_WINDOWS = 64
 
 
 class Directions(NamedTuple):
@@ -42,6 +45,15 @@ def directions(tokens: Ints) -> Directions:
     return Directions(inputs, targets)
 
 
+class Window(NamedTuple):
+    """A window of each row, and its distinct words."""
+
+    inputs: Ints  # word ids, (2, steps, rows)
+    targets: Ints  # word ids, (2, steps, rows)
+    words: Ints  # distinct word ids, (n_words,)
+    places: Ints  # of the inputs among them, (2, steps * rows)
+
+
 class Rows:
     """The corpus as contiguous rows: documents are shuffled for each epoch and dealt
     out, and each row reads its documents end to end. A batch is the next window of
@@ -54,7 +66,8 @@ class Rows:
     steps (int): Tokens of a window: how far backpropagation through time goes.
     seed (int): Of the shuffle.
     mine (range): The rows that this process reads; all of them if None.
-    RAISES (CorpusError): If there is less text than a document and a window a row.
+    RAISES (CorpusError): If there is less text than a document and a window for each
+        row.
     """
 
     def __init__(
@@ -77,11 +90,19 @@ class Rows:
         self.steps = steps
         self.seed = seed
         self.mine = range(n_rows) if mine is None else mine
-        # For each row: its epoch, its document among those dealt to it, and the
-        # token within: all that it takes to go on from here.
-        self.positions = np.zeros((len(self.mine), 3), dtype=np.int64)
+        # Before the block of windows that is in memory. For each row: its epoch, its
+        # document among those dealt to it, and the token within.
+        self._start = np.zeros((len(self.mine), 3), dtype=np.int64)
+        self._block = np.empty((2, 2, 0, len(self.mine)), dtype=np.int64)
+        self._n_read = 0  # tokens of each row of the block
+        self._ahead: Optional[Window] = None
         self._orders: Dict[int, Ints] = {}
-        self._documents: Dict[int, Ints] = {}
+
+    @property
+    def positions(self) -> Ints:
+        """Where each row is, (n, 3): all that it takes to go on from here."""
+        rows = range(len(self.mine))
+        return np.stack([self._skip(r, self._n_read)[0] for r in rows])
 
     @property
     def epoch(self) -> float:
@@ -89,44 +110,85 @@ class Rows:
         epoch, document, _ = self.positions.mean(axis=0)
         return float(epoch + document * self.n_rows / self.corpus.documents_per_epoch)
 
-    def read(self) -> Directions:
-        """The next window, shapes (2, steps, rows)."""
-        # Inputs and targets side by side: (2, 2, steps, rows).
-        window = np.empty((2, 2, self.steps, len(self.mine)), dtype=np.int64)
-        for r in range(len(self.mine)):
-            filled = 0
-            while filled < self.steps:
-                part = self._read_row(r, self.steps - filled)
-                n = part.shape[2]
-                window[:, :, filled : filled + n, r] = part
-                filled += n
-        return Directions(*window)
-
     def load_positions(self, positions: List[List[int]]) -> None:
         """Go on from where the rows of all processes were."""
-        self.positions[:] = positions[self.mine.start : self.mine.stop]
-        self._documents.clear()
+        self._start[:] = positions[self.mine.start : self.mine.stop]
+        self._block = self._block[:, :, :0]
+        self._n_read = 0
+        self._ahead = None
 
-    def _read_row(self, r: int, n: int) -> Ints:
-        """At most n tokens of a row, and no more than its document has left."""
-        epoch, i, start = self.positions[r].tolist()
-        dealt = self._order(epoch)[self.mine[r] :: self.n_rows]
-        if r not in self._documents:
-            ids = self.corpus.document(dealt[i])
-            self._documents[r] = np.stack(directions(ids))
-        document = self._documents[r]
-        end = min(start + n, document.shape[2])
-        self.positions[r, 2] = end
-        if end == document.shape[2]:
-            del self._documents[r]
-            last = i + 1 == len(dealt)
-            self.positions[r] = (epoch + 1, 0, 0) if last else (epoch, i + 1, 0)
-        return document[:, :, start:end]
+    def read(self) -> Window:
+        """The next window."""
+        window = self.look_ahead()
+        self._n_read += self.steps
+        self._ahead = None
+        return window
+
+    def look_ahead(self) -> Window:
+        """The window that `read` will return: to prepare it while a GPU works."""
+        if self._ahead is None:
+            if self._n_read == self._block.shape[2]:
+                self._read_block()
+            here = slice(self._n_read, self._n_read + self.steps)
+            inputs, targets = self._block[:, :, here]
+            words, places = np.unique(inputs, return_inverse=True)
+            self._ahead = Window(inputs, targets, words, places.reshape(2, -1))
+        return self._ahead
+
+    def _read_block(self) -> None:
+        """The next BLOCK_WINDOWS windows, inputs and targets side by side: for all
+        rows at once, which takes half the time of row after row.
+        """
+        self._start, n = self.positions, BLOCK_WINDOWS * self.steps
+        texts: List[Ints] = []  # whole sentences
+        firsts = np.zeros((len(self.mine), 1), dtype=np.int64)  # tokens of the rows
+        n_before = 0
+        for r in range(len(self.mine)):
+            for k, (document, start, end) in enumerate(self._skip(r, n)[1]):
+                sentences, first = _sentences(
+                    self.corpus.document(document), start, end
+                )
+                if k == 0:
+                    firsts[r] = n_before + first
+                texts.append(sentences)
+                n_before += len(sentences)
+        both = np.stack(directions(np.concatenate(texts)))
+        self._block = both[:, :, firsts + np.arange(n)].swapaxes(2, 3)
+        self._n_read = 0
+
+    def _skip(self, r: int, n: int) -> Tuple[List[int], List[Tuple[int, int, int]]]:
+        """Where a row is n tokens after the start of the block, and what it reads on
+        the way: documents, each with its first token and the one after its last.
+        """
+        epoch, i, start = self._start[r].tolist()
+        spans: List[Tuple[int, int, int]] = []
+        while n:
+            dealt = self._order(epoch)[self.mine[r] :: self.n_rows]
+            document = int(dealt[i])
+            length = int(np.diff(self.corpus.starts[document : document + 2])[0])
+            end = min(start + n, length)
+            spans.append((document, start, end))
+            n -= end - start
+            start = end
+            if end == length:
+                last = i + 1 == len(dealt)
+                epoch, i, start = (epoch + 1, 0, 0) if last else (epoch, i + 1, 0)
+        return [epoch, i, start], spans
 
     def _order(self, epoch: int) -> Ints:
         """The documents of an epoch in the order of reading."""
         if epoch not in self._orders:
             self._orders[epoch] = self.corpus.epoch(epoch, self.seed)
-            for old in [e for e in self._orders if e < self.positions[:, 0].min()]:
+            for old in [e for e in self._orders if e < self._start[:, 0].min()]:
                 del self._orders[old]
         return self._orders[epoch]
+
+
+def _sentences(document: Ints, start: int, end: int) -> Tuple[Ints, int]:
+    """The sentences of tokens start to end, and where the first token is in them."""
+    if start == 0 and end == len(document):
+        return document, 0
+    closed = np.flatnonzero(document == EOS_ID)
+    before, last = np.searchsorted(closed, (start, end - 1))
+    first = int(closed[before - 1]) + 1 if before else 0
+    return document[first : closed[last] + 1], start - first
