@@ -1,11 +1,13 @@
 """Bundle a pretrained model: float16 weights with their softmax, vocabulary, metadata
 and a model card.
 
-    python scripts/bundle.py model my_bilm en_elmo_sm heldout.txt --earlier FIRST_RUN
+    python scripts/bundle.py model my_bilm en_elmo_sm heldout.txt --version 0.2.0 \
+        --earlier FIRST_RUN
     python scripts/bundle.py card en_elmo_sm --scores benchmarks/accuracy.json
 
-Give --earlier once for each run that the model started from, in order. The second
-command writes the card again, with the scores of tasks.
+Give --earlier once for each run that the model started from, in order, or for the
+model of such a run that this script has bundled. The second command writes the card
+again, with the scores of tasks.
 """
 
 import shutil
@@ -23,11 +25,12 @@ from spacy_elmo.pretraining.language_model import read_softmax, write_model
 
 TASKS = {"tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1"}
 ARMS = ("spacy_default", "no_listener", "elmo")
+TOTALS = ("tokens", "steps", "epochs", "hours")
 CURVE_TOKENS = 8_000_000
 TEMPLATE = Path(__file__).parent / "card_en_elmo_sm.md"
 
 app = typer.Typer()
-Record = Dict[str, Any]
+Curve = List[Tuple[int, float]]  # tokens read, held-out perplexity
 
 
 @app.command()
@@ -36,6 +39,7 @@ def model(
     output: Path,
     heldout: List[Path],
     earlier: Annotated[List[Path], typer.Option(default_factory=list)],
+    version: str = __version__,
 ) -> None:
     """Write the model, what is known of it (meta.json), and its card."""
     bilm = BiLM.from_path(trained)
@@ -48,21 +52,15 @@ def model(
         path.stem: evaluate_cli(str(output), str(path), None, "zero", None, None, None)
         for path in heldout
     }
-    logs = [list(srsly.read_jsonl(run / "log.jsonl")) for run in [*earlier, trained]]
-    ends = [[r for r in log if "loss" in r][-1] for log in logs]
+    parts = [history(run) for run in [*earlier, trained]]
     meta = {
-        "name": output.name, "lang": config["nlp"]["lang"], "version": __version__,
+        "name": output.name, "lang": config["nlp"]["lang"], "version": version,
         "license": "MIT",
         "parameters": bilm.n_parameters,
         "vocab_size": softmax.vocab_size,
         "perplexity": {name: p.to_dict() for name, p in held_out.items()},
-        "training": {
-            "tokens": sum(r["tokens"] for r in ends),
-            "steps": sum(r["step"] for r in ends),
-            "epochs": sum(r["epoch"] for r in ends),
-            "hours": sum(r["seconds"] for r in ends) / 3600,
-        },
-        "curve": curve(logs), "config": config,
+        "training": {key: sum(part[key] for part, _ in parts) for key in TOTALS},
+        "curve": join_curves(parts), "config": config,
     }  # fmt: skip
     srsly.write_json(output / "meta.json", meta)
     card(output)
@@ -111,17 +109,31 @@ def score_rows(scores: Dict[str, float]) -> List[str]:
     return rows
 
 
-def curve(logs: List[List[Record]]) -> List[Tuple[int, float]]:
-    """Held-out perplexity by tokens read, every few million tokens."""
-    points: List[Tuple[int, float]] = []
+def history(run: Path) -> Tuple[Dict[str, float], Curve]:
+    """What a run, or all runs of a bundled model, have read in all; and held-out
+    perplexity by tokens read, every few million tokens.
+    """
+    if (run / "meta.json").is_file():
+        meta: Any = srsly.read_json(run / "meta.json")
+        return meta["training"], meta["curve"]
+    log: Any = list(srsly.read_jsonl(run / "log.jsonl"))
+    end = [record for record in log if "loss" in record][-1]
+    totals = end["tokens"], end["step"], end["epoch"], end["seconds"] / 3600
+    points: Curve = []
+    for record in log:
+        due = not points or record["tokens"] - points[-1][0] >= CURVE_TOKENS
+        if "average" in record and (due or "final" in record):
+            points.append((record["tokens"], round(record["average"], 2)))
+    return dict(zip(TOTALS, totals)), points
+
+
+def join_curves(parts: List[Tuple[Dict[str, float], Curve]]) -> Curve:
+    """One curve over all that was read."""
+    points: Curve = []
     before = 0
-    for log in logs:
-        for record in log:
-            tokens = before + record["tokens"]
-            due = not points or tokens - points[-1][0] >= CURVE_TOKENS
-            if "average" in record and (due or "final" in record):
-                points.append((tokens, round(record["average"], 2)))
-        before += log[-1]["tokens"]
+    for totals, curve in parts:
+        points += [(before + n, perplexity) for n, perplexity in curve]
+        before += int(totals["tokens"])
     return points
 
 

@@ -63,8 +63,9 @@ def bundle():
 
 
 def test_bundle(bundle, tmp_path):
-    text = tmp_path / "heldout.txt"
-    text.write_text(made_up.text(20), encoding="utf8")
+    text, web = (tmp_path / name for name in ("heldout.txt", "heldout_web.txt"))
+    for path in (text, web):
+        path.write_text(made_up.text(20), encoding="utf8")
     softmax = {"kind": "sampled", "n_samples": 8}
     training = {"precision": "float32", "grad_clip": 1.0, "softmax": softmax}
     config = made_up.pretrain_config(text, text, **training)
@@ -74,7 +75,7 @@ def test_bundle(bundle, tmp_path):
     for run in runs:
         pretrain(read_settings(tmp_path / "config.cfg"), run, silent=True)
     output = tmp_path / "en_toy"
-    bundle.model(runs[1], output, [text], earlier=runs[:1])
+    bundle.model(runs[1], output, [text, web], earlier=runs[:1], version="0.2.0")
 
     sentences = [["the", "dog", "barks"]]
     (wanted,), _ = BiLM.from_path(runs[1]).encode(sentences)
@@ -86,6 +87,10 @@ def test_bundle(bundle, tmp_path):
     assert meta["training"]["steps"] == 2 * 8
     tokens = [n for n, _ in meta["curve"]]
     assert tokens == sorted(tokens) and tokens[-1] == 2 * 320
+    # A model that is bundled has the history of its runs.
+    third = tmp_path / "en_third"
+    bundle.model(runs[1], third, [text, web], earlier=[output])
+    assert srsly.read_json(third / "meta.json")["training"]["tokens"] == 3 * 320
     perplexity = meta["perplexity"]["heldout"]["average"]
     assert f"**{perplexity:.1f}**" in (output / "README.md").read_text(encoding="utf8")
 
