@@ -1,113 +1,112 @@
-"""Recipes of pretraining on the same budget: perplexity, and what it is worth to tasks.
+"""Recipes of pretraining at the same cost: bits per character on held-out texts.
 
-    python benchmarks/recipes.py --text "lm/openstax.txt.xz" --heldout lm/heldout.txt \
-        --data eval --work FOLDER --output benchmarks
+    python benchmarks/recipes.py --text "lm/*.txt.xz" --heldout lm/heldout.txt \
+        lm/heldout_web.txt --work FOLDER --output benchmarks
 
-AdamW or the paper's Adagrad; the LSTM state starts from zero at each sentence or is
-carried along the rows. Tasks start from the zero state, whatever the model was trained
-with. Runs that have a result are not repeated.
+Each recipe is pretrain_small.cfg with some settings changed. An hour of one core is
+some 14 million tokens of that config; a recipe whose step costs more reads fewer
+(COSTS: process time of a step in bfloat16 on one core of a Xeon with AMX, the median
+of three, in turn). A recipe that has a result is not run again.
 """
 
-import argparse
 import shutil
-import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import srsly
 from harness import ROOT, machine, make_parser, run_python, save, table
 
-sys.path.insert(0, str(ROOT / "benchmarks" / "experiments"))
+FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 256], [7, 256]]
 
-from run import cell, scores_of  # noqa: E402
-from run import main as run_experiment  # noqa: E402
 
-PAPER = [
-    "--training.optimizer.name", "adagrad", "--training.optimizer.learn_rate", "0.2",
-    "--training.optimizer.warmup_steps", "0", "--training.optimizer.decay", "none",
-    "--training.optimizer.weight_decay", "0.0", "--training.grad_clip", "10.0",
-]  # fmt: skip
-RECIPES = {
-    "AdamW, zero state": ["--training.state", "zero"],
-    "AdamW, carried state": ["--training.state", "carried"],
-    "Adagrad, zero state": ["--training.state", "zero", *PAPER],
-}
-SET = {"training.max_steps": 200, "training.eval_frequency": 200}
-PLAN: Dict[str, Any] = {
-    "title": "Recipes", "description": "Tags and NER on each biLM.", "seeds": [0, 1],
-    "tasks": {
-        "tags": {"cfg": "tags", "data": "ewt", "limits": [4000], "set": SET,
-                 "scores": {"tag_acc": "tags, EWT"}},
-        "ner": {"cfg": "ner", "data": "uner_ewt", "limits": [4000], "set": SET,
-                "scores": {"ents_f": "NER, UNER-EWT"}},
+def lstm(cells: int, projection: int) -> Dict[str, Any]:
+    return {"model.lstm.dim": cells, "model.lstm.projection_dim": projection}
+
+
+CHANGES: Dict[str, Dict[str, Any]] = {
+    "1024 cells, projection 128": {},
+    "1024 cells, projection 256": lstm(1024, 256),
+    "2048 cells, projection 128": lstm(2048, 128),
+    "1280 cells, projection 256, 1024 filters": {
+        **lstm(1280, 256), "model.char_cnn.filters": FILTERS
     },
-    "arms": {
-        name: {"encoder": "cnn_elmo", "weights": name.replace(" ", "_")}
-        for name in RECIPES
+    "1024 filters": {"model.char_cnn.filters": FILTERS},
+    "3 layers": {"model.lstm.n_layers": 3},
+    "state carried": {"training.state": "carried"},
+    "Adagrad, as the paper": {
+        "training.optimizer.name": "adagrad",
+        "training.optimizer.learn_rate": 0.2,
+        "training.optimizer.warmup_steps": 0,
+        "training.optimizer.decay": "none",
+        "training.optimizer.weight_decay": 0.0,
+        "training.grad_clip": 10.0,
     },
+    "half of the text in lower case": {"corpus.lower_case": 0.5},
 }  # fmt: skip
+COSTS = {
+    "1024 cells, projection 256": 1.32,
+    "2048 cells, projection 128": 1.61,
+    "1280 cells, projection 256, 1024 filters": 1.79,
+    "1024 filters": 1.16,
+    "3 layers": 1.18,
+}
 
 
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--text", required=True)
-    parser.add_argument("--heldout", required=True)
-    parser.add_argument("--data", type=Path, required=True, help="Evaluation sets")
+    parser.add_argument("--heldout", nargs="+", required=True)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--tokens", type=int, default=2_000_000)
+    parser.add_argument("--config", default=ROOT / "configs" / "pretrain_small.cfg")
+    parser.add_argument("--tokens", type=int, default=14_000_000)
+    parser.add_argument("--recipes", nargs="+", choices=CHANGES, default=list(CHANGES))
     args = parser.parse_args()
-    perplexity = {name: pretrain(name, args) for name in RECIPES}
-    plan = args.work / "recipes" / "experiment.yml"
-    plan.parent.mkdir(parents=True, exist_ok=True)
-    srsly.write_yaml(plan, PLAN)
-    run_experiment(plan, args.data, work=args.work)
-    runs = srsly.read_json(plan.with_name("results.json"))["runs"]
-    scores = {
-        name: {task: scores_of(PLAN, runs, task, name, 4000) for task in PLAN["tasks"]}
-        for name in RECIPES
-    }
-    results = {
-        "machine": machine(), "tokens": args.tokens, "perplexity": perplexity,
-        "scores": scores,
-    }  # fmt: skip
+    found = {name: pretrain(name, args) for name in args.recipes}
+    results = {"machine": machine(), "recipes": found}
     save("recipes", results, render(results), args.output)
 
 
-def pretrain(name: str, args: argparse.Namespace) -> Dict[str, float]:
-    """RETURNS (Dict[str, float]): Perplexity by the state that sentences start from."""
-    folder = args.work / PLAN["arms"][name]["weights"]
-    elmo = ("-m", "spacy", "elmo")
-    if not (folder / "weights.hdf5").is_file():
-        for other in args.work.glob("*/corpus"):  # the same text for all
-            if not (folder / "corpus").exists():
-                shutil.copytree(other, folder / "corpus")
+def pretrain(name: str, args: Any) -> Dict[str, Any]:
+    """RETURNS (Dict[str, Any]): The tokens that were read, and the bits per character
+    on each held-out file and on all of them.
+    """
+    folder = args.work / name.replace(" ", "_").replace(",", "")
+    result = folder / "result.json"
+    if not result.is_file():
+        changes = CHANGES[name]
+        first = args.work / "1024_cells_projection_128" / "corpus"
+        if first.is_dir() and not any(key.startswith("corpus.") for key in changes):
+            shutil.copytree(first, folder / "corpus", dirs_exist_ok=True)
+        tokens = int(args.tokens / COSTS.get(name, 1.0))
+        settings: List[Any] = ["--training.max_tokens", tokens]
+        for key, value in changes.items():
+            settings += [f"--{key}", value]
         run_python(
-            *elmo, "pretrain", ROOT / "configs" / "pretrain_small.cfg", folder,
-            "--paths.train", args.text, "--paths.dev", args.heldout,
-            "--training.max_tokens", args.tokens, *RECIPES[name],
+            "-m", "spacy", "elmo", "pretrain", args.config, folder,
+            "--paths.train", args.text, "--paths.dev", srsly.json_dumps(args.heldout),
+            *settings,
         )  # fmt: skip
-    perplexity = {}
-    for state in ("zero", "carried"):
-        output = folder / f"{state}.json"
-        if not output.is_file():
-            options = ("--state", state, "--output", output)
-            run_python(*elmo, "evaluate", folder, args.heldout, *options)
-        perplexity[state] = srsly.read_json(output)["average"]
-    return perplexity
+        *_, last = srsly.read_jsonl(folder / "log.jsonl")
+        files = last.get("files") or {Path(args.heldout[0]).name: last}
+        bits = {file: found["bits_per_character"] for file, found in files.items()}
+        bits["all"] = last["bits_per_character"]
+        srsly.write_json(result, {"tokens": last["tokens"], "bits": bits})
+    return dict(srsly.read_json(result))
 
 
 def render(results: Dict[str, Any]) -> str:
+    found = results["recipes"]
+    files = list(next(iter(found.values()))["bits"])
     rows = [
-        [name, *found.values(), *map(cell, results["scores"][name].values())]
-        for name, found in results["perplexity"].items()
+        [name, f"{r['tokens'] / 1e6:.1f}", *(r["bits"][file] for file in files)]
+        for name, r in found.items()
     ]
-    header = ["recipe", "perplexity, zero", "carried", "tags", "NER"]
+    header = ["recipe", "million tokens", *files]
     return "\n".join(
         [
-            f"Recipes of `pretrain_small.cfg` on {results['tokens']:,} tokens of the "
-            "same text: held-out perplexity by the state that sentences start from, "
-            "and dev scores of two seeds after 200 updates.\n",
-            table(header, rows, ".1f"),
+            "Bits per character on held-out texts, after pretraining at the same "
+            "cost.\n",
+            table(header, rows, ".3f"),
             f"Machine: {results['machine']}.\n",
         ]
     )

@@ -11,6 +11,7 @@ import made_up
 import pytest
 import torch
 from spacy.cli import app
+from thinc.api import Config
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 SCRIPTS = {path.stem for path in FOLDER.glob("*.py")} - {"harness", "inputs", "peers"}
@@ -124,6 +125,24 @@ def test_corpus_memory(run, tmp_path):
     args = ["--text", text, "--mb", 0.02, "--steps", 1, "--", *TOY_MODEL]
     (found,) = run("corpus_memory", *args)["runs"].values()
     assert found["peak memory, MB"] > 0
+
+
+def test_recipes(run, tmp_path, monkeypatch):
+    files = [tmp_path / name for name in ("text.txt", "old.txt", "new.txt")]
+    for seed, file in enumerate(files):
+        file.write_text(made_up.text(60, seed), encoding="utf8")
+    config = tmp_path / "tiny.cfg"
+    Config(made_up.pretrain_config(files[0])).to_disk(config)
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.setattr(importlib.import_module("harness"), "run_python", run_spacy)
+    recipes = ["1024 cells, projection 128", "3 layers"]
+    args = ["--text", files[0], "--heldout", *files[1:], "--work", tmp_path / "work"]
+    args += ["--config", config, "--tokens", 320, "--recipes", *recipes]
+    found = run("recipes", *args)["recipes"]
+    assert [r["tokens"] for r in found.values()] == [320, 240]  # by what a step costs
+    for recipe in found.values():
+        assert set(recipe["bits"]) == {"old.txt", "new.txt", "all"}
+        assert 0 < recipe["bits"]["all"] < 8
 
 
 def test_accuracy(run, tmp_path, treebank, monkeypatch):
