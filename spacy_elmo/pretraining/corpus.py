@@ -252,15 +252,17 @@ def weights_of(files: Sequence[Path], patterns: Dict[str, float]) -> List[float]
 
 
 def fingerprint(files: Sequence[Path], preparation: Preparation) -> str:
-    """Changes when a file or the preparation does."""
-    stats = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+    """Changes when the text or the preparation does: not when files are copied to
+    another folder or machine, where tokenizing them again would take hours.
+    """
+    contents = [(file.name, sha256(file)) for file in files]
     # How many processes tokenize makes no difference.
     made_by = {
         **vars(preparation),
         "settings": preparation.settings.model_dump(exclude={"n_process"}),
         "code": None if preparation.code is None else sha256(preparation.code),
     }
-    key = json.dumps([VERSION, stats, made_by], sort_keys=True, default=str)
+    key = json.dumps([VERSION, contents, made_by], sort_keys=True, default=str)
     return hashlib.sha256(key.encode("utf8")).hexdigest()
 
 

@@ -1,5 +1,4 @@
 import json
-import os
 
 import numpy as np
 import pytest
@@ -53,15 +52,15 @@ def test_the_cache_is_reused_until_something_changes(
     make_corpus, tmp_path, monkeypatch
 ):
     first = make_corpus(TEXT, min_count=1)
-    stat = os.stat(tmp_path / "text.txt")
+    copy = tmp_path / "copy"
+    copy.mkdir()
 
     def again(text, **how):
-        # As it was before it was written anew.
-        (tmp_path / "text.txt").write_text(text)
-        os.utime(tmp_path / "text.txt", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        # In another folder, at another time.
+        (copy / "text.txt").write_text(text)
         settings = CorpusSettings(tokenized=True, n_process=how.pop("n_process", 1))
         preparation = Preparation({"lang": "en"}, settings, 16, **how)
-        files, cache = [tmp_path / "text.txt"], tmp_path / "text.txt.cache"
+        files, cache = [copy / "text.txt"], tmp_path / "text.txt.cache"
         return corpus_module.load_corpus(files, cache, preparation, silent=True)
 
     with monkeypatch.context() as patch:
