@@ -12,6 +12,7 @@ again, with the scores of tasks.
 
 import shutil
 from pathlib import Path
+from statistics import mean
 from typing import Annotated, Any, Dict, List, Optional, Tuple
 
 import srsly
@@ -94,13 +95,17 @@ def card(output: Path, scores: Optional[Path] = None) -> None:
 
 
 def score_rows(scores: Dict[str, float]) -> List[str]:
-    """The scores of each task whose arms have all been run, and the errors removed."""
+    """The scores of each task whose arms have all been run, means over their seeds,
+    and the errors removed.
+    """
+    found: Dict[Tuple[str, str], Dict[str, List[float]]] = {}
+    for key, score in scores.items():
+        task, arm, budget, _ = key.split("/")
+        found.setdefault((task, budget), {}).setdefault(arm, []).append(score)
     rows = []
-    for key in scores:
-        task, arm, *budget = key.split("/")
-        found = [scores.get("/".join([task, a, *budget])) for a in ARMS]
-        if arm == "elmo" and None not in found:
-            default, without, elmo = found
+    for (task, _), arms in found.items():
+        if set(ARMS) <= set(arms):
+            default, without, elmo = (mean(arms[arm]) for arm in ARMS)
             removed = (elmo - default) / (1 - default)
             rows.append(
                 f"| {TASKS[task]} | {default:.4f} | {without:.4f} | {elmo:.4f} "

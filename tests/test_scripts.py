@@ -97,7 +97,8 @@ def test_bundle(bundle, tmp_path):
 
 def test_the_card_shows_the_tasks_whose_arms_have_all_been_run(bundle):
     scores = {
-        "tagger/elmo/600x1200/0": 0.95, "tagger/no_listener/600x1200/0": 0.92,
+        "tagger/elmo/600x1200/0": 0.94, "tagger/elmo/600x1200/1": 0.96,
+        "tagger/no_listener/600x1200/0": 0.92,
         "tagger/spacy_default/600x1200/0": 0.90, "ner/elmo/600x1200/0": 0.7,
     }  # fmt: skip
     (row,) = bundle.score_rows(scores)
