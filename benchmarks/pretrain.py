@@ -180,14 +180,13 @@ def plain_step(settings: Settings, corpus: Corpus) -> Callable[[], None]:
 
     def step() -> None:
         batch = rows.read()
-        words, where = np.unique(batch.inputs, return_inverse=True)
         sample = draw_sample(
             rng, settings.training.softmax.n_samples, corpus.vocab_size
         )
         targets = torch.from_numpy(corpus.in_vocabulary(batch.targets))
         loss = model(
-            torch.from_numpy(corpus.characters[words]).long(),
-            torch.from_numpy(where.reshape(batch.inputs.shape)),
+            torch.from_numpy(corpus.characters[batch.words]).long(),
+            torch.from_numpy(batch.places.reshape(batch.inputs.shape)),
             targets,
             sample.ids,
             sample.log_expected(sample.ids),
@@ -251,7 +250,7 @@ def products(settings: Settings, corpus: Corpus) -> float:
     per_token = 2 * lstm.n_layers * (2 * P * 4 * lstm.dim + lstm.dim * P)
     per_token += 2 * P * settings.training.softmax.n_samples
     rows = start_run(settings, corpus).rows
-    words = np.unique(rows.read().inputs)
+    words = rows.read().words
     lengths = (corpus.characters[words] != 261).sum(1).mean()
     widest = max(w for w, _ in char_cnn.filters)
     per_word = lengths * widest * d * n + char_cnn.n_highway * 2 * n * n + n * P

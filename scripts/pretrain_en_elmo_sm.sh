@@ -8,7 +8,7 @@
 # twice the batch, and the mean of the weights over the last 29 %; from there once more
 # and a fifth, at a rate that falls to zero; and then six epochs of a mix with newer
 # texts. Each goes on where it was stopped. The first four took 10 hours of one core of
-# a CPU with AMX, the fifth 8 minutes of an H100 (with 256 rows: a day of that core).
+# a CPU with AMX, the fifth 8 minutes of an H100.
 set -e
 LM=$1 RUNS=$2
 # Memory that one step frees is the next one's, and not the system's again.

@@ -46,5 +46,6 @@ KERNEL_PADDING = 16
 TRAINING_PADDING = 64
 
 # -- LSTM, bfloat16 --------------------------------------------------------------
-# Rows are rounded up to a multiple of this, for the reason that CHUNK_WORDS has.
+# Rows are rounded up to a multiple of this, for the reason that CHUNK_WORDS has. So are
+# those of the kernels in training: a GPU has no fast product of an odd number.
 ROW_MULTIPLE = 16

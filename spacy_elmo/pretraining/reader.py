@@ -39,8 +39,7 @@ class WindowReader(nn.Module):
         """
         if states is None:
             states = self._zeros(x.shape[1] // self.settings.unroll_steps)
-        before = [tensor for layers in states for state in layers for tensor in state]
-        h, *after = self(x, keep, *before)
+        h, *after = self(x, keep, *_flat(states))
         after = [tensor.detach() for tensor in after]
         pairs = [LSTMState(*after[i : i + 2]) for i in range(0, len(after), 2)]
         n_layers = len(pairs) // 2
@@ -73,8 +72,8 @@ class WindowReader(nn.Module):
         rows, steps = self.settings.rows, self.settings.unroll_steps
         states = self._zeros(rows)
         x = states[0][0].h.new_zeros(2, rows * steps, states[0][0].h.shape[1])
-        before = [tensor for layers in states for state in layers for tensor in state]
-        sample = x.requires_grad_(), x.new_ones(2, rows * steps, 1), *before
+        ones = x.new_ones(2, rows * steps, 1)
+        sample = x.requires_grad_(), ones, *_flat(states)
         gc.collect()  # A graph that is freed while another is recorded spoils it.
         with autocast(x.device, self.settings):
             torch.cuda.make_graphed_callables(self, sample, allow_unused_input=True)
@@ -82,6 +81,10 @@ class WindowReader(nn.Module):
     def _zeros(self, n_rows: int) -> States:
         h, c = self.bilm.initial_state(n_rows)
         return [[LSTMState(*layer) for layer in zip(*both)] for both in zip(h, c)]
+
+
+def _flat(states: States) -> List[Tensor]:
+    return [tensor for layers in states for state in layers for tensor in state]
 
 
 def autocast(device: torch.device, settings: TrainingSettings) -> Any:
