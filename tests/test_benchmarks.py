@@ -13,6 +13,8 @@ import torch
 from spacy.cli import app
 from thinc.api import Config
 
+import spacy_elmo.cli  # noqa: F401 (adds the commands to `app`)
+
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 SCRIPTS = {path.stem for path in FOLDER.glob("*.py")} - {"harness", "inputs", "peers"}
 TOY_MODEL = ["--model.lstm.dim", "8", "--model.lstm.projection_dim", "4"]
