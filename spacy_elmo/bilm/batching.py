@@ -6,7 +6,8 @@ Sentences that begin alike share one row up to the word at which they part, sinc
 LSTM's state depends on nothing but what it has read.
 """
 
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from itertools import zip_longest
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,9 @@ import numpy.typing as npt
 from .characters import BOS_ROW, EOS_ROW
 
 Ints1d = npt.NDArray[np.int64]
+Sentences = Sequence[Sequence[int]]
 # The first row of the state to be written, and the rows to be copied there.
-Move = Tuple[int, Ints1d]
+Move = Tuple[int, List[int]]
 
 
 class Reading(NamedTuple):
@@ -25,13 +27,13 @@ class Reading(NamedTuple):
     sizes: How many are read at each time step.
     moves: The rows of the state to be copied before each step, as sentences part or
         end, and after the last. In the end each sentence's state is in its own row.
-    places: Where each word of each sentence is read, sentence after sentence.
+    places: For each sentence, where its words are read.
     """
 
-    words: Ints1d
+    words: List[int]
     sizes: List[int]
     moves: List[List[Move]]
-    places: Ints1d
+    places: List[List[int]]
 
 
 class SentenceBatch(NamedTuple):
@@ -40,27 +42,25 @@ class SentenceBatch(NamedTuple):
     rows: Which sentences, the longest first.
     words: The table row of each word, sentence after sentence.
     spans: Where the words of each sentence stand there.
-    readings: What the forward and the backward LSTMs read.
+    readings: What the forward and the backward LSTMs read, boundaries included. Their
+        places are those of the words, in the order of the sentence.
     """
 
     rows: List[int]
     words: Ints1d
     spans: List[Tuple[int, int]]
-    readings: Tuple[Reading, Reading]
+    readings: List[Reading]
 
 
 def make_batches(
-    sentences: Sequence[Sequence[int] | Ints1d],
-    max_tokens: int,
-    share: bool = True,
-    closed: bool = False,
+    sentences: Sentences, max_tokens: int, share: bool = True, closed: bool = False
 ) -> Iterator[SentenceBatch]:
     """Sort sentences by length and cut them into batches of at most `max_tokens`
     tokens, or of one longer sentence. Empty sentences are left out.
 
     sentences (Sequence[Sequence[int]]): Rows of the table of token vectors.
-    share (bool): Whether what sentences begin or end with alike is read once. All
-        must start from the same state.
+    share (bool): Whether shared prefixes and suffixes are read once. This requires
+        that all sentences start from the same state.
     closed (bool): Whether the LSTMs read the boundary at their end, too. No word's
         vector depends on it; the state after the sentence does.
     """
@@ -81,122 +81,78 @@ def make_batches(
 
 
 def _make_batch(
-    rows: List[int],
-    sentences: Sequence[Sequence[int] | Ints1d],
-    share: bool,
-    closed: bool,
+    rows: List[int], sentences: Sentences, share: bool, closed: bool
 ) -> SentenceBatch:
-    words = np.concatenate([np.asarray(sentences[r], dtype=np.int64) for r in rows])
-    lengths = np.array([len(sentences[r]) for r in rows])
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    # What is read: the boundary, the words and, if closed, the other boundary.
-    n_read = lengths + (2 if closed else 1)
-    begins = np.cumsum(n_read) - n_read
-    position = np.arange(len(words)) - np.repeat(starts, lengths)
-    forward = np.repeat(begins + 1, lengths) + position
-    backward = np.repeat(begins + lengths, lengths) - position
+    texts = [list(sentences[row]) for row in rows]
     readings = []
-    for first, last, where in (
-        (BOS_ROW, EOS_ROW, forward),
-        (EOS_ROW, BOS_ROW, backward),
-    ):
-        read = np.full(n_read.sum(), first)
-        read[where] = words
-        if closed:
-            read[begins + lengths + 1] = last
-        reading = make_reading(read, n_read, share)
-        readings.append(reading._replace(places=reading.places[where]))
-    spans = list(zip(starts.tolist(), ends.tolist()))
-    return SentenceBatch(rows, words, spans, (readings[0], readings[1]))
+    for first, last, step in ((BOS_ROW, EOS_ROW, 1), (EOS_ROW, BOS_ROW, -1)):
+        end = [last] if closed else []
+        reading = make_reading([[first, *text[::step], *end] for text in texts], share)
+        of_words = [
+            places[1 : len(text) + 1][::step]
+            for places, text in zip(reading.places, texts)
+        ]
+        readings.append(reading._replace(places=of_words))
+    ends = np.cumsum([len(text) for text in texts]).tolist()
+    return SentenceBatch(
+        rows, np.concatenate(texts), list(zip([0, *ends], ends)), readings
+    )
 
 
-def make_reading(words: Ints1d, lengths: Ints1d, share: bool = True) -> Reading:
+def make_reading(sentences: Sentences, share: bool = True) -> Reading:
     """Lay out sentences for an LSTM, which reads them from left to right.
 
-    words (Ints1d): Rows of the table of token vectors, sentence after sentence.
-    lengths (Ints1d): Of the sentences, falling.
+    sentences (Sequence[Sequence[int]]): Rows of the table of token vectors, the
+        longest sentence first.
     share (bool): Whether sentences that begin alike are read in one row.
 
     "<S> the dog" and "<S> the cat", where <S> is 0, part at their third word:
 
-    >>> reading = make_reading(np.array([0, 5, 6, 0, 5, 7]), np.array([3, 3]))
+    >>> reading = make_reading([[0, 5, 6], [0, 5, 7]])
     >>> reading.words, reading.sizes  # 0 and 5 are read once
-    (array([0, 5, 6, 7]), [1, 1, 2])
+    ([0, 5, 6, 7], [1, 1, 2])
     >>> reading.moves  # before the third step: row 1 begins with the state of row 0
-    [[], [], [(1, array([0]))], []]
+    [[], [], [(1, [0])], []]
     >>> reading.places
-    array([0, 1, 2, 0, 1, 3])
+    [[0, 1, 2], [0, 1, 3]]
     """
-    packed = np.concatenate(packed_positions(lengths.tolist()))
-    by_step = np.empty_like(words)
-    by_step[packed] = words
-    n_words = int(words.max()) + 1
-    own = np.arange(len(lengths))
+    words: List[int] = []
+    sizes: List[int] = []
+    moves: List[List[Move]] = []
+    places: List[List[int]] = [[] for _ in sentences]
     # The row in which each sentence is read: that of its beginning. Beginnings are
     # numbered by their first, and so longest, sentence: those that go on come first.
-    row = np.zeros_like(own) if share else own
-    read: List[Ints1d] = []
-    moves: List[List[Move]] = []
-    places: List[Ints1d] = []
-    n_packed = n_read = 0
-    n_before = len(own)
-    for n in batch_sizes(lengths.tolist()):
-        now = by_step[n_packed : n_packed + n]
-        first, beginning = _number(row[:n] * n_words + now)
-        ended = own[n:n_before]
-        parted = own[: len(first)] if n_packed else own[:0]
-        moves.append(_copies(row[ended], ended) + _copies(row[first], parted))
-        read.append(now[first])
-        places.append(n_read + beginning)
-        row = np.concatenate([beginning, own[n:]])
-        n_packed, n_read, n_before = n_packed + n, n_read + len(first), n
-    moves.append(_copies(row[:n_before], own[:n_before]))
-    sizes = [len(step) for step in read]
-    return Reading(np.concatenate(read), sizes, moves, np.concatenate(places)[packed])
+    row = [0] * len(sentences) if share else list(range(len(sentences)))
+    alive = len(sentences)
+    for step in zip_longest(*sentences):
+        ended = alive - step[:alive].count(None)
+        copies = _copies(row[ended:alive], ended)
+        alive = ended
+        beginnings: Dict[Tuple[int, int], int] = {}
+        row[:alive] = [
+            beginnings.setdefault(beginning, len(beginnings))
+            for beginning in zip(row, step[:alive])
+        ]
+        for r in range(alive):
+            places[r].append(len(words) + row[r])
+        if sizes:
+            copies += _copies([before for before, _ in beginnings], 0)
+        moves.append(copies)
+        words += [word for _, word in beginnings]
+        sizes.append(len(beginnings))
+    moves.append(_copies(row[:alive], 0))
+    return Reading(words, sizes, moves, places)
 
 
-def _number(keys: Ints1d) -> Tuple[Ints1d, Ints1d]:
-    """Number distinct keys in the order in which they appear.
-
-    RETURNS (Tuple[Ints1d, Ints1d]): Where each of them is first, and the number of
-        each key.
-    """
-    if len(keys) == 1:
-        return np.zeros_like(keys), np.zeros_like(keys)
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return first[order], rank[inverse]
-
-
-def _copies(source: Ints1d, to: Ints1d) -> List[Move]:
-    """The copy that it takes, if any, where rows `to` follow one another."""
-    differs = np.flatnonzero(source[: len(to)] != to)
-    return [(int(to[differs[0]]), source[differs[0] :])] if len(differs) else []
-
-
-def batch_sizes(lengths: Sequence[int]) -> List[int]:
-    """Rows alive at each time step, given the rows' lengths in falling order."""
-    if len(lengths) == 0:
-        return []
-    # Row r is alive at the steps before lengths[r]: count the rows beyond each step.
-    ending = np.bincount(np.asarray(lengths), minlength=int(lengths[0]) + 1)
-    alive = len(lengths) - np.cumsum(ending)
-    return [int(n) for n in alive[: int(lengths[0])]]
+def _copies(sources: List[int], start: int) -> List[Move]:
+    """The copy that it takes, if any, to move `sources` to rows from `start` on."""
+    for i, source in enumerate(sources):
+        if source != start + i:
+            return [(start + i, sources[i:])]
+    return []
 
 
 def packed_steps(sizes: Sequence[int]) -> List[Tuple[int, int]]:
     """(start, end) of each time step in packed order."""
     ends = np.cumsum(sizes).tolist()
     return [(end - n, end) for n, end in zip(sizes, ends)]
-
-
-def packed_positions(lengths: Sequence[int]) -> List[Ints1d]:
-    """Where each row's tokens stand in packed order, given the rows' lengths in
-    falling order: one array of shape (length,) per row.
-    """
-    sizes = batch_sizes(lengths)
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return [starts[:n] + r for r, n in enumerate(lengths)]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import Errors
-from .batching import Ints1d, SentenceBatch, make_batches
+from .batching import Ints1d, SentenceBatch, Sentences, make_batches
 from .characters import number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
@@ -155,7 +155,7 @@ class BiLM(nn.Module):
         states = []
         for d, reading in enumerate(batch.readings):
             moves = [
-                [(start, _on(table, rows)) for start, rows in copies]
+                [(start, _on(table, np.array(rows))) for start, rows in copies]
                 for copies in reading.moves
             ]
             words, index = np.unique(reading.words, return_inverse=True)
@@ -164,7 +164,7 @@ class BiLM(nn.Module):
                 d, table[_on(table, words)], reading.sizes, before,
                 index=_on(table, index), moves=moves if any(moves) else None,
             )  # fmt: skip
-            places = _on(table, reading.places)
+            places = _on(table, np.concatenate(reading.places))
             for i, layer in enumerate(layers):
                 y[:, i + 1, d * P : (d + 1) * P] = layer[places]
             states.append(last)
@@ -256,7 +256,7 @@ class BiLM(nn.Module):
     def encode_ids(
         self,
         table: Tensor,
-        sentences: Sequence[Sequence[int] | Ints1d],
+        sentences: Sentences,
         state: Optional[BiLMState] = None,
         *,
         share: bool = True,

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ..bilm import BiLM
-from ..bilm.batching import batch_sizes, packed_positions
+from ..bilm.batching import Reading, make_reading
 from ..bilm.characters import BOS, EOS, words_to_ids
 from ..bilm.files import find_files
 from ..bilm.lstm import LSTMState
@@ -259,16 +259,14 @@ def log_likelihoods(
                 [ids[d, window] for ids in side if ids.shape[1] > start]
                 for side in zip(*both)
             )
-            lengths = [len(part) for part in inputs]
-            where = np.concatenate(packed_positions(lengths))
-            read, predicted = np.empty((2, len(where)), dtype=np.int64)
-            read[where] = np.concatenate(inputs)
-            predicted[where] = np.concatenate(targets)
+            reading = make_reading([ids.tolist() for ids in inputs], share=False)
             before = state if start else None
-            h, state = _read(bilm, d, read, lengths, before, characters)
+            h, state = _read(bilm, d, reading, before, characters)
+            predicted = np.concatenate(targets)
             known = np.where(predicted < softmax.vocab_size, predicted, UNK_ID)
             nats = softmax.log_likelihood(h, torch.from_numpy(known).to(h.device))
-            parts = np.split(nats.cpu().numpy()[where], np.cumsum(lengths)[:-1])
+            ends = np.cumsum([len(ids) for ids in inputs])
+            parts = np.split(nats.cpu().numpy(), ends[:-1])
             for row, part in zip(batch, parts):
                 found[row][d, window] = part
     return found
@@ -290,19 +288,20 @@ def _batches(lengths: Sequence[int]) -> Iterator[List[int]]:
 
 
 def _read(
-    bilm: BiLM, direction: int, read: Ints1d, lengths: List[int],
+    bilm: BiLM, direction: int, reading: Reading,
     state: Optional[List[LSTMState]], characters: Characters,
 ) -> Tuple[Tensor, List[LSTMState]]:  # fmt: skip
-    """Outputs of the top layer for packed words, and the state after them."""
-    words, index = np.unique(read, return_inverse=True)
+    """Outputs of the top layer, text after text, and the state after them."""
+    words, index = np.unique(reading.words, return_inverse=True)
     device = bilm.encoder.char_embed.device
     ids = torch.from_numpy(characters(words)).to(device)
     table = torch.cat([bilm.encoder(part) for part in ids.split(MAX_BATCH_WORDS)])
     if state is not None:
-        n = len(lengths)
+        n = len(reading.places)
         state = [LSTMState(layer.h[:n], layer.c[:n]) for layer in state]
     layers, state = bilm.run_direction(
-        direction, table, batch_sizes(lengths), state,
-        index=torch.from_numpy(index.reshape(-1)).to(device),
+        direction, table, reading.sizes, state,
+        index=torch.from_numpy(index).to(device),
     )  # fmt: skip
-    return layers[-1], state
+    places = torch.from_numpy(np.concatenate(reading.places)).to(device)
+    return layers[-1][places], state
