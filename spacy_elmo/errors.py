@@ -214,8 +214,9 @@ class Errors:
     )
     # init and package
     E130 = (
-        "[ELMO130] The text at {path} has {found:,} words, too few to train on: give "
-        "{wanted:,} or more. A useful biLM needs millions."
+        "[ELMO130] The text at {path} has {found:,} words, repeated paragraphs counted "
+        "once: too few to train on. Give {wanted:,} or more; a useful biLM needs "
+        "millions."
     )
     E131 = (
         "[ELMO131] There are {n_dev} --dev for {n} --treebank. Give one for each, or "
@@ -226,7 +227,10 @@ class Errors:
         "--dev, or {wanted} sentences or more."
     )
     E134 = "[ELMO134] Packages are made by 'wheel' or 'build': pip install wheel"
-    E135 = "[ELMO135] spaCy has no language {lang!r}. Give one of {known}."
+    E135 = (
+        "[ELMO135] spaCy has no language {lang!r}. Give one of {known}. 'xx' is for "
+        "any language."
+    )
     E136 = (
         "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
         "what it needs; or take spaCy's rules for white space and punctuation, if the "

@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import Any, Dict, List, Union
+from typing import TYPE_CHECKING, Any, Dict
 
 import srsly
 from spacy.cli._util import Arg
@@ -9,6 +9,9 @@ from ..errors import Errors, MissingWeights, WeightsError
 from ._app import app
 from .inputs import JSON, read_meta
 
+if TYPE_CHECKING:
+    from ..bilm import BiLM
+
 
 @app.command("info")
 def info_cli(
@@ -17,38 +20,17 @@ def info_cli(
 ) -> None:
     """
     Print what a biLM is: its geometry, its parameters, its digests and its license.
-    That of the parameters stays the same when a pipeline is saved with them.
-    """
-    found = read_info(weights)
-    if as_json:
-        print(srsly.json_dumps(found, indent=2))
-        return
-    rows = {"Path": found["path"], **geometry(found)}
-    rows["Digest of parameters"] = found["digest"]
-    rows["SHA-256 of file"] = found["sha256"]
-    rows["Version"] = found["version"] or "not given"
-    rows["License"] = found["license"] or "not given"
-    msg.table({**rows, 'Precision "auto"': f"{found['auto']} on this machine"})
-
-
-def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
-    """Read a biLM, which a saved pipeline may hold, and describe it.
-
-    RETURNS (Dict[str, Any]): "path", "options" (as in options.json), "layers"
-        (L + 1), "width" of a layer, "parameters", "digest" of their values and of the
-        geometry, "sha256" of the .hdf5 file, "version" and "license" of the meta.json
-        beside it, or None, and "auto", the precision of that name on this machine.
-    RAISES (WeightsError): If the model cannot be read, or if a pipeline has several.
+    The digest of the parameters stays the same when a pipeline is saved with them.
     """
     from ..bilm import BiLM
     from ..bilm.files import find_files
     from ..layers.caches import digest
     from ..storage import sha256
 
-    path = _find(weights)
+    path = find_bilm(weights)
     bilm = BiLM.from_path(path)
     meta = read_meta((path if path.is_dir() else path.parent) / "meta.json")
-    return {
+    found: Dict[str, Any] = {
         "path": str(path),
         "options": bilm.options.to_dict(),
         "layers": bilm.options.n_layers,
@@ -60,45 +42,54 @@ def read_info(weights: Union[str, Path]) -> Dict[str, Any]:
         "license": meta.get("license"),
         "auto": bilm.use_precision("auto").precision,
     }
+    if as_json:
+        print(srsly.json_dumps(found, indent=2))
+        return
+    rows = {"Path": str(path), **geometry(bilm)}
+    rows["Digest of parameters"] = found["digest"]
+    rows["SHA-256 of file"] = found["sha256"]
+    rows["Version"] = found["version"] or "not given"
+    rows["License"] = found["license"] or "not given"
+    msg.table({**rows, 'Precision "auto"': f"{found['auto']} on this machine"})
 
 
-def geometry(info: Dict[str, Any]) -> Dict[str, str]:
-    """Rows of a table, of what `read_info` gives."""
-    lstm, char_cnn = info["options"]["lstm"], info["options"]["char_cnn"]
-    filters = ", ".join(f"{n} of {w}" for w, n in char_cnn["filters"])
-    layers = f"{info['layers']} of width {info['width']}"
-    return {
-        "Layers": f"{layers}, the token layer included",
-        "LSTM": f"{lstm['n_layers']} x {lstm['dim']}/{lstm['projection_dim']}",
-        "Character CNN": f"{filters} ({char_cnn['activation']})",
-        "Longest word": f"{char_cnn['max_characters_per_token'] - 2} bytes of UTF-8",
-        "Highway layers": f"{char_cnn['n_highway']}",
-        "Parameters": f"{info['parameters']:,}",
-    }
+def find_bilm(weights: str) -> Path:
+    """Where a biLM is, by its own name or path or by that of a pipeline.
 
-
-def _find(weights: Union[str, Path]) -> Path:
-    """Where a biLM is, by its own name or path or by that of a pipeline."""
+    RAISES (WeightsError): If there is none, or if a pipeline has several.
+    """
     from spacy.util import get_package_path, is_package
 
     from ..weights import resolve
 
     try:
-        return _in_pipeline(resolve(weights))
+        path = resolve(weights)
     except MissingWeights:
-        name = str(weights)
-        package = get_package_path(name) if is_package(name) else Path(name)
-        for config in package.glob("*/config.cfg"):
-            return _in_pipeline(config.parent)
-        raise
-
-
-def _in_pipeline(path: Path) -> Path:
-    """Of a saved pipeline the folder of its biLM; any other path as it is."""
-    found: List[Path] = []
-    if (path / "config.cfg").is_file() and not any(path.glob("*.hdf5")):
-        found = [p.parent for p in path.glob("*/options.json")]
+        # An installed pipeline
+        folders = [get_package_path(weights)] if is_package(weights) else []
+        configs = [path for folder in folders for path in folder.glob("*/config.cfg")]
+        if not configs:
+            raise
+        path = configs[0].parent
+    if not (path / "config.cfg").is_file() or any(path.glob("*.hdf5")):
+        return path
+    found = sorted(options.parent for options in path.glob("*/options.json"))
     if len(found) > 1:
-        paths = ", ".join(map(str, sorted(found)))
+        paths = ", ".join(map(str, found))
         raise WeightsError(Errors.E127.format(path=path, n=len(found), paths=paths))
     return found[0] if found else path
+
+
+def geometry(bilm: "BiLM") -> Dict[str, str]:
+    """Rows of a table."""
+    options, lstm, char_cnn = bilm.options, bilm.options.lstm, bilm.options.char_cnn
+    filters = ", ".join(f"{n} of {width}" for width, n in char_cnn.filters)
+    return {
+        "Layers": f"{options.n_layers} of width {options.width}, the token layer "
+        "included",
+        "LSTM": f"{lstm.n_layers} x {lstm.dim}/{lstm.projection_dim}",
+        "Character CNN": f"{filters} ({char_cnn.activation})",
+        "Longest word": f"{char_cnn.max_characters_per_token - 2} bytes of UTF-8",
+        "Highway layers": f"{char_cnn.n_highway}",
+        "Parameters": f"{bilm.n_parameters:,}",
+    }

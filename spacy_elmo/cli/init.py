@@ -1,5 +1,4 @@
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,11 +37,7 @@ def init_cli(
     lang: str = Opt(..., "--lang", "-l", help="spaCy's language code"),
     treebank: List[Path] = Opt([], "--treebank", "-t", help=TREEBANK, **FILE),
     dev: List[Path] = Opt(
-        [],
-        "--dev",
-        "-d",
-        help="One for each --treebank; default: a tenth of it",
-        **FILE,
+        [], "--dev", "-d", help="One per --treebank; default: a tenth of it", **FILE
     ),
     hours: float = Opt(1.0, "--hours", "-H", min=0.001, help="Time for pretraining"),
     name: str = Opt("pipeline", "--name", "-n", help="Name of the pipeline's package"),
@@ -51,10 +46,7 @@ def init_cli(
         None, "--license", "-L", help="License of the packages; asked for if not given"
     ),
     sources: Optional[str] = Opt(
-        None,
-        "--sources",
-        "-s",
-        help="Description of the text for the model card; asked for if missing",
+        None, "--sources", "-s", help="The text it learns from; asked for if not given"
     ),
     tokenizer: Optional[str] = Opt(
         None, "--tokenizer", help=f"Registered tokenizer, for instance {RULES}"
@@ -63,11 +55,7 @@ def init_cli(
         False, "--tokenized/--raw", help="Lines are sentences, split at blanks only"
     ),
     config_path: Optional[Path] = Opt(
-        None,
-        "--config",
-        "-c",
-        help="Pretraining config; default: pretrain_small.cfg",
-        **FILE,
+        None, "--config", "-c", help="Default: pretrain_small.cfg", **FILE
     ),
     run: bool = Opt(True, "--run/--no-run", help="Run the project, or only write it"),
 ) -> None:
@@ -76,23 +64,23 @@ def init_cli(
     ELMo of its own: check the text, measure how fast this machine trains, write a
     spaCy project for it, and run that. Run the same command again to resume.
     """
-    given = {
-        "lang": lang, "text": str(Path(text).resolve()),
-        "tokenized": tokenized, "tokenizer": tokenizer,
+    given: Dict[str, Any] = {
+        "lang": lang, "name": name, "version": version, "hours": hours,
+        "text": str(Path(text).resolve()), "tokenized": tokenized,
         "treebank": [str(path.resolve()) for path in treebank],
-        "dev": [str(path.resolve()) for path in dev], "hours": hours,
-        "version": version, "bilm": f"{lang}_{name}_elmo", "pipeline": f"{lang}_{name}",
+        "dev": [str(path.resolve()) for path in dev], "tokenizer": tokenizer,
+        "config": config_path and str(config_path.resolve()),
     }  # fmt: skip
     if not is_written(output_path, given):
         given["license"] = ask(license, "License of the packages")
         given["sources"] = ask(sources, "What the text is, for the model card")
-        write(output_path, given, config_path)
+        write(output_path, given)
     if run:
         run_project(output_path)
 
 
 def is_written(output: Path, given: Dict[str, Any]) -> bool:
-    """Whether there is a project already, which must be for the same.
+    """Whether there is a project already.
 
     RAISES (CorpusError): If it is for something else.
     """
@@ -103,9 +91,8 @@ def is_written(output: Path, given: Dict[str, Any]) -> bool:
         return False
     found = dict(srsly.read_yaml(path)).get("vars", {})
     for key, now in given.items():
-        was = found.get(key)
-        if was != now:
-            what = f"{key}: {was!r}, not {now!r}"
+        if found.get(key) != now:
+            what = f"{key}: {found.get(key)!r}, not {now!r}"
             raise CorpusError(Errors.E110.format(path=path, what=what))
     return True
 
@@ -119,14 +106,13 @@ def ask(given: Optional[str], question: str) -> str:
     return given or ""
 
 
-def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> None:
-    """Check text and treebank, measure the machine, and write the project, whose
-    variables are given.
+def write(output: Path, given: Dict[str, Any]) -> None:
+    """Check text and treebank, measure the machine, and write the project.
 
+    given (Dict[str, Any]): Its variables.
     RAISES (CorpusError): If language, text or treebank cannot be used.
     """
     from spacy.cli.package import has_build, has_wheel
-    from thinc.api import Config
 
     from ..pretraining.tokenizer import load_language
     from ..recipe import project
@@ -139,8 +125,7 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
     if given["tokenizer"] or given["tokenized"]:
         nlp["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
     language = load_language(nlp)
-    path = config_path or project.shipped_config(project.PRETRAINING)
-    base = Config().from_disk(path)
+    path = given["config"] or project.shipped_config(project.PRETRAINING)
     with removing_empty(output):
         output.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".init.", dir=output) as folder:
@@ -148,7 +133,7 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
             corpus.mkdir()
             components = convert(given["treebank"], given["dev"], corpus, language)
             survey = split_text(given["text"], corpus)
-            config = project.pretrain_config(base, nlp, given["tokenized"], survey)
+            config = project.pretrain_config(path, nlp, given["tokenized"], survey)
             print_survey(survey, config)
             pace = measure_pace(config, corpus)
             shutil.rmtree(output / "corpus", ignore_errors=True)
@@ -166,22 +151,6 @@ def write(output: Path, given: Dict[str, Any], config_path: Optional[Path]) -> N
         pipeline = project.pipeline_config(nlp, components, given["hours"])
     project.write_project(output, config, pipeline, given)
     msg.good(f"Wrote a spaCy project to {output}")
-
-
-def print_survey(survey: "Survey", config: "Config") -> None:
-    """Print what there is to train on, and how much of it the biLM will see."""
-    window = config["model"]["char_cnn"]["max_characters_per_token"]
-    msg.good(
-        f"Text: {survey.words:,} words between blanks to train on, {survey.heldout:,} "
-        f"held out; {survey.repeated:,} duplicate paragraphs are left out"
-    )
-    msg.good(
-        f"Characters: {survey.share_cut(50):.4%} of the words are longer than the 48 "
-        f"bytes of the reference; the window is {window}, which cuts "
-        f"{survey.share_cut(window):.4%}"
-    )
-    if survey.words < LITTLE_WORDS:
-        msg.warn(Warnings.W011.format(found=survey.words))
 
 
 def convert(
@@ -211,14 +180,29 @@ def convert(
     return tb.components_for(everything)
 
 
+def print_survey(survey: "Survey", config: "Config") -> None:
+    """Print what there is to train on, and how much of it the biLM will see."""
+    window = config["model"]["char_cnn"]["max_characters_per_token"]
+    msg.good(
+        f"Text: {survey.words:,} words between blanks to train on, {survey.heldout:,} "
+        f"held out; {survey.repeated:,} duplicate paragraphs are left out"
+    )
+    msg.good(
+        f"Characters: {survey.share_cut(50):.4%} of the words are longer than the 48 "
+        f"bytes of the reference; the window is {window}, which cuts "
+        f"{survey.share_cut(window):.4%}"
+    )
+    if survey.words < LITTLE_WORDS:
+        msg.warn(Warnings.W011.format(found=survey.words))
+
+
 def run_project(output: Path) -> None:
     """Run all that is left of a project."""
-    command = [sys.executable, "-m", "spacy", "project", "run", "all", str(output)]
+    from spacy.cli import project_run  # type: ignore[attr-defined]
+
     try:
-        done = subprocess.run(command, check=False).returncode
-    except KeyboardInterrupt:
-        done = 130
-    if done:
-        msg.warn("Stopped. The same command goes on from here.", exits=done)
+        project_run(output, "all")
+    except (KeyboardInterrupt, SystemExit):
+        msg.warn("Stopped. The same command goes on from here.", exits=1)
     wheels = sorted(map(str, (output / "packages").glob("*/dist/*.whl")))
     msg.good("Install what you have made:", f"pip install {' '.join(wheels)}")

@@ -1,3 +1,4 @@
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
@@ -81,8 +82,7 @@ def plot_mixes(mixes: List[Dict[str, Any]], path: Path) -> None:
     figure = new_figure(1.5 + 1.2 * len(mixes), 1.2 + 0.7 * n_layers)
     axes = figure.add_subplot()
     # Layer 0 at the bottom; what a smaller model does not have stays blank.
-    columns = [mix["s"] + [float("nan")] * (n_layers - len(mix["s"])) for mix in mixes]
-    grid = [list(row) for row in zip(*columns)]
+    grid = list(zip_longest(*(mix["s"] for mix in mixes), fillvalue=float("nan")))
     image = axes.imshow(grid, vmin=0, vmax=1, cmap="Blues", origin="lower")
     labels = [f"{m['component']}\n$\\gamma$ = {m['gamma']:.2f}" for m in mixes]
     axes.set_xticks(range(len(mixes)), labels)

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Token
 
-    from ..pipeline.nearest import Context, Scored
-
-    Neighbors = List[Tuple[Context, List[Scored]]]
+    from ..pipeline.nearest import Context
 
 BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
 # Columns of a table beside the contexts: the score, the word and the gaps.
@@ -59,8 +57,8 @@ def neighbors_cli(
     found = find_neighbors(elmo, tokens, batches, layer=choice, n=n)
     if as_json:
         results = []
-        for query, contexts in found:
-            neighbors = [{"score": score, **c.to_dict()} for score, c in contexts]
+        for query, *contexts in found:
+            neighbors = [context.to_dict() for context in contexts]
             results.append(
                 {"query": query.to_dict(), "layer": layer, "contexts": neighbors}
             )
@@ -71,15 +69,13 @@ def neighbors_cli(
         write_page(html_path, found)
 
 
-def print_tables(found: "Neighbors") -> None:
+def print_tables(found: "List[List[Context]]") -> None:
     """Print a table for each query, the words one below the other."""
     side = max(12, (shutil.get_terminal_size((100, 24)).columns - MARGIN) // 2)
-    for query, contexts in found:
-        msg.divider(query.word)
-        rows = [_row("", query, side)]
-        rows += [_row(f"{score:.3f}", context, side) for score, context in contexts]
+    for contexts in found:
+        msg.divider(contexts[0].word)
         msg.table(
-            rows,
+            [_row(context, side) for context in contexts],
             header=("cosine", "", "", ""),
             aligns=("r", "r", "c", "l"),
             fg_colors=(None, None, "yellow", None),
@@ -88,29 +84,29 @@ def print_tables(found: "Neighbors") -> None:
         )
 
 
-def _row(score: str, context: "Context", side: int) -> Tuple[str, ...]:
+def _row(context: "Context", side: int) -> Tuple[str, ...]:
     before, after = context.text[: context.start], context.text[context.end :]
     before = shorten(before[::-1], side, placeholder="...")[::-1]
-    return score, before, context.word, shorten(after, side, placeholder="...")
+    after = shorten(after, side, placeholder="...")
+    return f"{context.score:.3f}", before, context.word, after
 
 
-def write_page(path: Path, found: "Neighbors") -> None:
-    """Write a page on which displaCy highlights the words, with their scores."""
+def write_page(path: Path, found: "List[List[Context]]") -> None:
+    """Write a page on which displaCy highlights the words, with their cosines."""
     from spacy import displacy
     from spacy.util import escape_html
 
     from ..storage import replacing
 
     pages = []
-    for query, contexts in found:
+    for contexts in found:
         text, ents = "", []
-        rows = [("query", "#feca74", query)]
-        rows += [(f"{score:.3f}", "#9cc9cc", c) for score, c in contexts]
-        for label, color, context in rows:
+        for context in contexts:
             place = {"start": len(text) + context.start, "end": len(text) + context.end}
-            ents.append({**place, "label": label, "params": {"bg": color}})
+            ents.append({**place, "label": f"{context.score:.3f}"})
             text += context.text + "\n"
-        pages.append({"text": text, "ents": ents, "title": escape_html(query.word)})
+        title = escape_html(contexts[0].word)
+        pages.append({"text": text, "ents": ents, "title": title})
     page = displacy.render(pages, style="ent", manual=True, page=True, jupyter=False)
     with replacing(path.resolve()) as temporary:
         temporary.write_text(page, encoding="utf8")
@@ -124,18 +120,17 @@ def _find_word(nlp: "Language", query: str, tokenized: bool) -> "Token":
     query = query.encode("utf8", "ignore").decode("utf8")
     if tokenized:
         query = " ".join(query.split())
-    found = list(BRACKETS.finditer(query))
-    if len(found) != 1:
-        raise CorpusError(Errors.E120.format(query=query, found=len(found)))
-    (match,) = found
-    before, word, after = query[: match.start()], match[1], query[match.end() :]
+    before, *words = BRACKETS.split(query)
+    if len(words) != 2:
+        problem = Errors.E120.format(query=query, found=len(words) // 2)
+        raise CorpusError(problem)
+    word, after = words
     text = before + word + after
     doc = make_doc(nlp, text.split() if tokenized else text)
-    place = (len(before), len(before) + len(word))
-    span = doc.char_span(*place)
-    if span is None or len(span) != 1:
-        around = doc.char_span(*place, alignment_mode="expand")
-        tokens = ", ".join(repr(token.text) for token in around or [])
+    end = len(before) + len(word)
+    span = doc.char_span(len(before), end, alignment_mode="expand")
+    if span is None or [token.text for token in span] != [word]:
+        tokens = ", ".join(repr(token.text) for token in span or [])
         problem = Errors.E121.format(query=query, word=word, tokens=tokens)
         raise CorpusError(problem)
     return span[0]

@@ -1,9 +1,8 @@
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 import srsly
 import typer
@@ -14,13 +13,13 @@ from wasabi.markdown import MarkdownRenderer
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from .info import geometry, read_info
-from .inputs import FILE, read_meta
+from .info import geometry
+from .inputs import FILE, read_meta, read_tokenization
+from .plot import LOG, read_log
 
-KINDS = ("wheel", "sdist", "none")
-# What a log says of the whole run, and of held-out text
-RUN = ("tokens", "step", "epoch", "seconds")
-PERPLEXITY = ("average", "forward", "backward", "bits_per_character")
+if TYPE_CHECKING:
+    from ..bilm import BiLM
+
 INIT = '''"""The biLM {name}: weights = "{name}" in a config of spacy_elmo."""
 
 from pathlib import Path
@@ -49,6 +48,16 @@ packages = ["{name}"]
 {name} = ["*"]
 """
 
+# What the card takes from the last record of a log
+TRAINING = {
+    "tokens": "Tokens read",
+    "seconds": "Seconds of training",
+    "average": "Perplexity",
+    "forward": "Perplexity, forward",
+    "backward": "Perplexity, backward",
+    "bits_per_character": "Bits per character",
+}
+
 
 @app.command("package")
 def package_cli(
@@ -76,47 +85,43 @@ def package_cli(
     Make an installable Python package of a biLM, with a model card. Where it is
     installed, its name stands for the weights: weights = "hu_novels_elmo".
     """
-    kinds = string_to_list(build)
-    if not set(kinds) <= set(KINDS):
-        wanted = " or ".join(map(repr, KINDS))
-        problem = Errors.E038.format(name="--build", wanted=wanted, found=build)
-        raise CorpusError(problem)
-    given: Dict[str, Any] = {"name": name, "version": version, "license": license}
-    given["sources"] = None if sources is None else [sources]
+    from spacy.cli.package import get_build_formats
+
+    from ..bilm import BiLM
+
+    formats = get_build_formats(string_to_list(build))
+    given = {"name": name, "version": version, "license": license}
     meta = describe(input_path, meta_path or input_path / "meta.json")
     meta.update({key: value for key, value in given.items() if value is not None})
-    if not re.fullmatch(r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?", meta["name"]):
+    if sources is not None:
+        meta["sources"] = [sources]
+    if not meta["name"].isidentifier():
         raise CorpusError(Errors.E139.format(name=meta["name"]))
     folder = output_path / f"{meta['name']}-{meta['version']}"
     if folder.exists() and not force:
         raise CorpusError(Errors.E111.format(path=folder))
-    info = read_info(input_path)
+    bilm = BiLM.from_path(input_path)
     if "license" not in meta:
         if not sys.stdin.isatty():
             raise CorpusError(Errors.E137.format(path=input_path))
         meta["license"] = typer.prompt("License of the package")
     making = output_path / f".{folder.name}"
     shutil.rmtree(making, ignore_errors=True)
-    write_package(input_path, making, meta, model_card(meta, info))
-    for kind in set(kinds) - {"none"}:
-        build_package(making, kind)
+    write_package(input_path, making, meta, model_card(meta, bilm))
+    for kind, wanted in zip(("sdist", "wheel"), formats):
+        if wanted:
+            build_package(making, kind)
     shutil.rmtree(folder, ignore_errors=True)
     making.rename(folder)
     msg.good(f"Made the package {folder.name}", str(folder))
 
 
 def describe(bilm: Path, meta_path: Path) -> Dict[str, Any]:
-    """What config and log say of a biLM, and before them a meta.json."""
-    from ..pretraining.config import read_config
-    from .plot import LOG, read_log
-
-    meta: Dict[str, Any] = {"lang": "xx", "version": "0.0.0"}
-    if (bilm / "config.cfg").is_file():
-        meta["lang"] = read_config(bilm / "config.cfg").get("nlp", {}).get("lang", "xx")
+    """The meta.json of a biLM, and what its config and log say besides."""
+    nlp, _ = read_tokenization(bilm, None, None)
+    meta: Dict[str, Any] = {"lang": nlp["lang"], "version": "0.0.0"}
     if (bilm / LOG).is_file():
-        last = read_log(bilm / LOG)[-1]
-        meta["training"] = {key: last[key] for key in RUN if key in last}
-        meta["perplexity"] = {key: last[key] for key in PERPLEXITY if key in last}
+        meta["training"] = read_log(bilm / LOG)[-1]
     meta.update(read_meta(meta_path))
     return {"name": f"{meta['lang']}_elmo", **meta}
 
@@ -125,10 +130,8 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
     """Write the sources of a package: the model, its card, and what publishes it."""
     from ..about import __version__
     from ..bilm.files import find_files
-    from ..pretraining.config import read_config
 
-    name = meta["name"]
-    module = folder / name
+    module = folder / meta["name"]
     module.mkdir(parents=True)
     files = find_files(bilm)
     (module / "options.json").write_bytes(files.options)
@@ -137,34 +140,29 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
         shutil.copyfile(bilm / "vocab.txt", module / "vocab.txt")
     if (bilm / "config.cfg").is_file():
         # How text was tokenized; the rest has paths of this machine.
-        config = read_config(bilm / "config.cfg")
-        kept = {key: config[key] for key in ("nlp", "corpus") if key in config}
-        Config(kept).to_disk(module / "config.cfg")
+        nlp, corpus = read_tokenization(bilm, None, None)
+        config = Config({"nlp": nlp, "corpus": corpus.model_dump()})
+        config.to_disk(module / "config.cfg")
     srsly.write_json(module / "meta.json", meta)
-    fields = {"name": name, "version": meta["version"], "requires": __version__}
-    for path, text in (
-        (module / "__init__.py", INIT.format(**fields)),
-        (folder / "pyproject.toml", PYPROJECT.format(**fields)),
-        (folder / "README.md", card),
-        (module / "README.md", card),
-    ):
-        path.write_text(text, encoding="utf8")
+    fields = {"name": meta["name"], "version": meta["version"], "requires": __version__}
+    (module / "__init__.py").write_text(INIT.format(**fields), encoding="utf8")
+    (folder / "pyproject.toml").write_text(PYPROJECT.format(**fields), encoding="utf8")
+    (folder / "README.md").write_text(card, encoding="utf8")
 
 
-def model_card(meta: Dict[str, Any], info: Dict[str, Any]) -> str:
-    """The model card, as Markdown, of what `describe` and `read_info` give."""
+def model_card(meta: Dict[str, Any], bilm: "BiLM") -> str:
+    """The model card, as Markdown, of what `describe` gives."""
     rows = {
         "Language": meta["lang"],
         "Version": meta["version"],
         "License": meta["license"] or "not given",
-        "Text": "; ".join(meta.get("sources", [])) or "not given",
-        **geometry(info),
+        "Text": "; ".join(map(str, meta.get("sources", []))) or "not given",
+        **geometry(bilm),
     }
-    if "training" in meta:
-        tokens, seconds = (meta["training"][key] for key in ("tokens", "seconds"))
-        rows["Training"] = f"{tokens:,} tokens in {seconds / 3600:.1f} hours"
-    for key, value in meta.get("perplexity", {}).items():
-        rows[f"Perplexity, {key.replace('_', ' ')}"] = f"{value:.2f}"
+    found = meta.get("training", {})
+    rows.update(
+        {TRAINING[k]: f"{round(found[k], 2):,}" for k in TRAINING if k in found}
+    )
     md = MarkdownRenderer()
     md.add(md.title(1, meta["name"]))
     md.add("A bidirectional language model (ELMo, Peters et al. 2018) for spacy_elmo.")

@@ -1,7 +1,7 @@
-import json
 from pathlib import Path
 from typing import Any, Dict, List
 
+import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
@@ -45,29 +45,22 @@ def plot_cli(
 
 
 def read_log(path: Path) -> Records:
-    """The lines of a log.jsonl, or of that in a folder. A last one that is torn, by a
-    run that was killed, is left out.
+    """The records of a log.jsonl, or of that in a folder. A line that is torn, by a run
+    that was killed, is left out.
 
     RAISES (CorpusError): If it is no such log, or has nothing to plot yet.
     """
     file = path / LOG if path.is_dir() else path
+    if not file.is_file():
+        raise unusable(file, "there is no such file")
     records: Records = []
-    lines = file.read_text(encoding="utf8").splitlines()
-    for n, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-            known = isinstance(record, dict) and "tokens" in record
-        except ValueError:
-            if n == len(lines):
-                break
-            known = False
-        if not known:
-            raise unusable(file, f"line {n} is no line of a log of pretraining")
-        # Held-out files have curves of their own.
-        files = record.get("files", {}).items()
-        records.append({**record, **{name: found["average"] for name, found in files}})
+    for record in srsly.read_jsonl(file, skip=True):
+        if isinstance(record, dict) and "tokens" in record:
+            # Held-out files have curves of their own.
+            files = record.get("files", {}).items()
+            records.append({**record, **{name: f["average"] for name, f in files}})
     if not any("loss" in r or "average" in r for r in records):
-        raise unusable(file, "has no losses and no perplexities yet")
+        raise unusable(file, "has no losses and no perplexities of a pretraining run")
     return records
 
 

@@ -1,6 +1,6 @@
 import gzip
 from pathlib import Path
-from typing import List, Optional
+from typing import Optional
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
@@ -21,10 +21,7 @@ def vectors_cli(
     ),
     min_count: int = Opt(1, "--min-count", "-m", min=1, help="Of words to keep"),
     words_path: Optional[Path] = Opt(
-        None,
-        "--words",
-        help="More words, one per line, by their spelling",
-        **inputs.FILE,
+        None, "--words", help="More words, one per line", **inputs.FILE
     ),
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,
@@ -36,12 +33,9 @@ def vectors_cli(
     """
     from ..pipeline.static_vectors import add_words, average_contexts
     from ..storage import replacing
-    from ..text import read_lines
+    from ..text import read_texts
 
-    words: List[str] = []
-    if words_path is not None:
-        with words_path.open("rb") as file:
-            words = list(filter(None, read_lines(words_path, file, strict=True)))
+    words = [] if words_path is None else list(read_texts(words_path))
     nlp, elmo, tokenized = inputs.load_elmo(weights, None, lang, tokenized)
     opener = gzip.open if output_path.suffix == ".gz" else open
     # Opened first: an output that cannot be written costs no work.

@@ -15,11 +15,12 @@ Floats2d = npt.NDArray[np.float32]
 
 
 class Context(NamedTuple):
-    """A word in its sentence: text[start:end]."""
+    """A word in its sentence, text[start:end], and its cosine with that of a query."""
 
     text: str
     start: int
     end: int
+    score: float = 1.0
 
     @property
     def word(self) -> str:
@@ -29,7 +30,6 @@ class Context(NamedTuple):
         return {"word": self.word, **self._asdict()}
 
 
-Scored = Tuple[float, Context]
 Key = Tuple[Tuple[str, ...], int]  # the words of a sentence, and which of them
 
 
@@ -40,7 +40,7 @@ def find_neighbors(
     *,
     layer: Layer = "top",
     n: int = 5,
-) -> List[Tuple[Context, List[Scored]]]:
+) -> List[List[Context]]:
     """Search a corpus once for the words whose vectors are nearest to those of some
     words in context. A Doc is not needed after its batch, and of sentences that the
     corpus repeats, one counts; the query's own never does.
@@ -48,26 +48,28 @@ def find_neighbors(
     queries (Sequence[Token]): The words.
     layer (int or str or Sequence[float]): See spacy_elmo.set_vector_hooks.
     n (int): How many neighbors for each query.
-    RETURNS (List[Tuple[Context, List[Tuple[float, Context]]]]): Each query, and its
-        neighbors with their cosines, the nearest first.
+    RETURNS (List[List[Context]]): Each query, followed by its neighbors, the nearest
+        first.
     """
     segmenter = elmo.model.attrs["segmenter"]
     rows = [next(_vectors(elmo, [token.doc], layer))[token.i] for token in queries]
     columns = np.stack(rows, axis=1)
     own = [_context(token, list(segmenter(token.doc))) for token in queries]
-    best: List[Dict[Key, Scored]] = [{} for _ in queries]
+    best: List[Dict[Key, Context]] = [{} for _ in queries]
     for docs in batches:
         for doc, X in zip(docs, _vectors(elmo, docs, layer)):
             spans = list(segmenter(doc))
             for q, scores in enumerate((X @ columns).T):
                 full = len(best[q]) == n
-                least = min(s for s, _ in best[q].values()) if full else -np.inf
+                least = min(c.score for c in best[q].values()) if full else -np.inf
                 for i in np.flatnonzero(scores > least).tolist():
                     context, key = _context(doc[i], spans)
                     if key != own[q][1]:
-                        best[q].setdefault(key, (float(scores[i]), context))
-                best[q] = dict(nlargest(n, best[q].items(), key=lambda x: x[1][0]))
-    return [(query, list(found.values())) for (query, _), found in zip(own, best)]
+                        context = context._replace(score=float(scores[i]))
+                        best[q].setdefault(key, context)
+                found = nlargest(n, best[q].items(), key=lambda item: item[1].score)
+                best[q] = dict(found)
+    return [[query, *found.values()] for (query, _), found in zip(own, best)]
 
 
 def _context(token: Token, spans: List[Span]) -> Tuple[Context, Key]:

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional
 import srsly
 from thinc.api import Config
 
+from ..pretraining.config import Sections, read_settings
 from ..storage import replacing
 from .raw_text import HELDOUT, TEXT, Survey
 
@@ -30,12 +31,6 @@ CHECKPOINT_SECONDS = 120
 # Of a pipeline. The batches grow from a hundred words to a thousand, which they have
 # at 2,300 steps.
 STEPS, STEPS_PER_HOUR = 1400, 1000
-SCORES = {
-    "tagger": "tag_acc", "morphologizer": "pos_acc", "parser": "dep_las",
-    "ner": "ents_f",
-}  # fmt: skip
-# Measured, but no reason to choose a checkpoint.
-MORE_SCORES = {"morphologizer": "morph_acc", "parser": "dep_uas"}
 
 
 def shipped_config(name: str) -> Path:
@@ -46,16 +41,19 @@ def shipped_config(name: str) -> Path:
 
 
 def pretrain_config(
-    base: Config, nlp: Dict[str, Any], tokenized: bool, survey: Survey
+    path: Path, nlp: Dict[str, Any], tokenized: bool, survey: Survey
 ) -> Config:
-    """The config `base` of a biLM, filled for a language ([nlp]) and its text. The
-    length of the run is for `set_length`.
+    """The pretraining config at `path`, filled for a language ([nlp]) and its text.
+    The length of the run is for `set_length`.
+
+    RAISES (CorpusError, WeightsError): If that is no pretraining config.
     """
-    fitting = [w for w in WINDOWS if survey.share_cut(w) < MAX_CUT]
-    config = base.copy()
-    config["paths"].update(train=f"corpus/{TEXT}", dev=f"corpus/{HELDOUT}")
+    texts = {"paths.train": f"corpus/{TEXT}", "paths.dev": f"corpus/{HELDOUT}"}
+    settings = read_settings(path, texts)
+    config = Config(settings.model_dump(include=set(Sections.model_fields)))
     config["nlp"] = nlp
     config["corpus"]["tokenized"] = tokenized
+    fitting = [w for w in WINDOWS if survey.share_cut(w) < MAX_CUT]
     config["model"]["char_cnn"]["max_characters_per_token"] = (*fitting, WINDOWS[-1])[0]
     config["training"]["precision"] = "auto"
     # Each row reads documents of its own.
@@ -85,7 +83,7 @@ def set_length(config: Config, survey: Survey, pace: float, hours: float) -> flo
         max_tokens=tokens,
         dropout=DROPOUT if epochs > MANY_EPOCHS else 0.0,
         # A mean of the last checkpoints and the best of them exclude each other.
-        keep_best=epochs > MANY_EPOCHS and not training.get("average_share"),
+        keep_best=epochs > MANY_EPOCHS and not training["average_share"],
         eval_steps=max(1, n_steps // EVALUATIONS),
         checkpoint_steps=max(1, int(CHECKPOINT_SECONDS * pace / tokens_per_step)),
     )
@@ -116,9 +114,7 @@ def pipeline_config(nlp: Dict[str, Any], components: List[str], hours: float) ->
     config["nlp"].update(nlp, pipeline=names)
     config["paths"].update(train="corpus/train", dev="corpus/dev", elmo="bilm")
     config["training"]["max_steps"] = STEPS + int(STEPS_PER_HOUR * hours)
-    weights = {SCORES[name]: 1 / len(components) for name in components}
-    more = {score: 0.0 for name, score in MORE_SCORES.items() if name in components}
-    config["training"]["score_weights"] = {**weights, **more}
+    del config["training"]["score_weights"]  # spaCy knows those of its components
     return config
 
 
@@ -144,17 +140,15 @@ def write_project(
     """
     configs = output / "configs"
     configs.mkdir(parents=True, exist_ok=True)
-    meta = {key: variables[key] for key in ("lang", "version", "license")}
+    meta = {key: variables[key] for key in ("lang", "name", "version", "license")}
     meta["sources"] = [variables["sources"]] if variables["sources"] else []
-    steps = ["pretrain", "package-bilm"]
+    srsly.write_json(configs / "meta.json", meta)
     config.to_disk(configs / "pretrain.cfg")
-    srsly.write_json(configs / "bilm.json", {**meta, "name": variables["bilm"]})
+    steps = ["pretrain", "package-bilm"]
     if pipeline is not None:
         steps += ["baseline", "elmo", "compare", "package"]
         pipeline.to_disk(configs / "elmo.cfg")
         without_elmo(pipeline).to_disk(configs / "baseline.cfg")
-        name = variables["pipeline"].partition("_")[2]
-        srsly.write_json(configs / "pipeline.json", {**meta, "name": name})
     project: Any = srsly.read_yaml(Path(__file__).parent / PROJECT)
     commands = [c for c in project["commands"] if c["name"] in steps]
     project.update(vars=variables, workflows={"all": steps}, commands=commands)

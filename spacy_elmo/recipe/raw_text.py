@@ -1,6 +1,6 @@
 """Raw text -> the two files that a biLM is trained and measured on."""
 
-from hashlib import blake2b
+from collections import Counter
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Set, Tuple
 
@@ -16,7 +16,6 @@ HELDOUT_EVERY = 50
 PIECE_WORDS = 500
 # Shorter paragraphs may come again: "Yes.", "Chapter 1".
 REPEATED_WORDS = 5
-MAX_BYTES = 255
 
 
 class Survey(NamedTuple):
@@ -25,23 +24,21 @@ class Survey(NamedTuple):
     words, pieces (int): For training.
     heldout (int): Words that are held out.
     repeated (int): Paragraphs that were there before, and are left out.
-    characters (int): Of all words.
-    lengths (List[int]): Words of 0, 1, 2 ... bytes of UTF-8; the last counts all that
-        are longer too.
+    lengths (Counter[int]): How many words have so many bytes of UTF-8.
     """
 
     words: int
     pieces: int
     heldout: int
     repeated: int
-    characters: int
-    lengths: List[int]
+    lengths: Counter[int]
 
     def share_cut(self, window: int) -> float:
         """Share of the words that a window of so many characters cuts. Two of them
         mark where a word begins and ends.
         """
-        return sum(self.lengths[window - 1 :]) / sum(self.lengths)
+        cut = sum(n for n_bytes, n in self.lengths.items() if n_bytes > window - 2)
+        return cut / (self.words + self.heldout)
 
 
 def split_text(text: str, folder: Path) -> Survey:
@@ -52,9 +49,9 @@ def split_text(text: str, folder: Path) -> Survey:
     RETURNS (Survey): What was found.
     RAISES (CorpusError): If there is no text, if it is not UTF-8, or too little.
     """
-    lengths = [0] * (MAX_BYTES + 1)
+    lengths: Counter[int] = Counter()
     n_words = [0, 0]
-    characters = pieces = repeated = 0
+    pieces = repeated = 0
     with (
         replacing(folder / TEXT) as text_path,
         replacing(folder / HELDOUT) as heldout_path,
@@ -64,29 +61,28 @@ def split_text(text: str, folder: Path) -> Survey:
         for i, (piece, n_repeated) in enumerate(_pieces(text)):
             is_heldout = i % HELDOUT_EVERY == HELDOUT_EVERY // 2
             (heldout if is_heldout else train).write("\n".join(piece) + "\n\n")
+            words = " ".join(piece).split()
+            lengths.update(len(word.encode("utf8")) for word in words)
+            n_words[is_heldout] += len(words)
             pieces += not is_heldout
             repeated += n_repeated
-            for word in " ".join(piece).split():
-                n_words[is_heldout] += 1
-                characters += len(word)
-                lengths[min(MAX_BYTES, len(word.encode("utf8")))] += 1
         if sum(n_words) < MIN_WORDS:
             found = sum(n_words)
             problem = Errors.E130.format(path=text, found=found, wanted=MIN_WORDS)
             raise CorpusError(problem)
-    return Survey(n_words[0], pieces, n_words[1], repeated, characters, lengths)
+    return Survey(n_words[0], pieces, n_words[1], repeated, lengths)
 
 
 def _pieces(text: str) -> Iterator[Tuple[List[str], int]]:
     """Paragraphs of a document or of a part of it, and how many were left out."""
-    seen: Set[bytes] = set()
+    seen: Set[int] = set()
     for file in find_texts(text):
         for document in read_documents(file, strict=True):
             piece: List[str] = []
             n_words = repeated = 0
             for words in _paragraphs(document):
                 paragraph = " ".join(words)
-                key = blake2b(paragraph.encode("utf8"), digest_size=8).digest()
+                key = hash(paragraph)  # takes less memory
                 if len(words) >= REPEATED_WORDS and key in seen:
                     repeated += 1
                     continue

@@ -30,13 +30,12 @@ def read_treebank(path: Path) -> Docs:
         annotation.
     """
     try:
-        docs = list(_read(path))
+        docs = [doc for doc in _read(path) if len(doc)]
     except OSError:
         raise
     except Exception as e:  # whatever a converter raises
         problem = f"is not readable as annotated sentences ({type(e).__name__}: {e})"
         raise unusable(path, problem) from None
-    docs = [doc for doc in docs if len(doc)]
     for doc in docs:
         for token in doc:
             if token.tag_ in NO_TAG:
@@ -55,8 +54,7 @@ def _read(path: Path) -> Iterable[Doc]:
     kind = "conllu" if path.suffix == ".conllu" else "conll"
     if path.suffix == ".iob" and autodetect_ner_format(data) == "iob":
         kind = "iob"
-    options = {"n_sents": N_SENTS, "merge_subtokens": True, "no_print": True}
-    return CONVERTERS[kind](data, **options)
+    return CONVERTERS[kind](data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)
 
 
 def components_for(docs: Docs) -> List[str]:
@@ -65,9 +63,9 @@ def components_for(docs: Docs) -> List[str]:
     found: Dict[str, Set[Any]] = {
         # Where there are no tags of its own, the converter repeats the parts of speech.
         "tagger": {t.tag_ for t in tokens if t.tag_ != t.pos_},
-        "morphologizer": {(t.pos_, str(t.morph)) for t in tokens if t.pos},
-        "parser": {t.dep_ for t in tokens if t.dep},
-        "ner": {t.ent_type_ for t in tokens if t.ent_type},
+        "morphologizer": {t.pos_ for t in tokens},
+        "parser": {t.dep_ for t in tokens},
+        "ner": {t.ent_type_ for t in tokens},
     }
     return [name for name, labels in found.items() if labels - {""}]
 
@@ -80,15 +78,15 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
     examples: List[str] = []
     for doc in docs:
         found = nlp.make_doc(doc.text)
-        places = {(token.idx, token.idx + len(token)) for token in found}
         for token in doc:
-            place = token.idx, token.idx + len(token)
+            span = found.char_span(
+                token.idx, token.idx + len(token), alignment_mode="expand"
+            )
+            others = [t.text for t in span or []]
             n += 1
-            same += place in places
-            if place not in places and len(examples) < N_EXAMPLES:
-                span = found.char_span(*place, alignment_mode="expand")
-                others = " ".join(t.text for t in span or [])
-                examples.append(f"{token.text!r} is {others!r}")
+            same += others == [token.text]
+            if others != [token.text] and len(examples) < N_EXAMPLES:
+                examples.append(f"{token.text!r} is {' '.join(others)!r}")
     return same / n, examples
 
 

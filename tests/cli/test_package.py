@@ -6,6 +6,8 @@ import sys
 import pytest
 import srsly
 
+from spacy_elmo.weights import resolve
+
 
 def install(folder, target):
     """By pip, without an index, and what a fresh Python then finds."""
@@ -42,7 +44,7 @@ def test_the_card_says_what_the_log_and_the_options_know(trained, elmo, tmp_path
     (folder,) = tmp_path.iterdir()
     card = (folder / "README.md").read_text()
     log = list(srsly.read_jsonl(trained[0] / "log.jsonl"))
-    for part in ("en_elmo", "CC0", "made-up facts", f"{log[-1]['average']:.2f}"):
+    for part in ("en_elmo", "CC0", "made-up facts", str(round(log[-1]["average"], 2))):
         assert part in card
     module = folder / "en_elmo"
     assert srsly.read_json(module / "meta.json")["license"] == "CC0"
@@ -64,12 +66,22 @@ def test_a_meta_json_stands_before_the_log_and_options_before_it(
     assert elmo("package", trained[0], tmp_path / "out", *given, "-f").exit_code == 0
 
 
+def test_a_meta_json_of_another_shape_makes_a_card(elmo, tmp_path):
+    """That of the bundled model says more, and says it otherwise."""
+    folder = resolve("en_elmo_sm")
+    result = elmo("package", folder, tmp_path, "--build", "none")
+    assert result.exit_code == 0, result.output
+    (card,) = tmp_path.glob("*/README.md")
+    tokens = srsly.read_json(folder / "meta.json")["training"]["tokens"]
+    assert f"{tokens:,}" in card.read_text()
+
+
 @pytest.mark.parametrize(
     "given, problem",
     [
         ([], "ELMO137"),
         (["--license", "CC0", "--name", "a-b"], "ELMO139"),
-        (["--license", "CC0", "--build", "egg"], "ELMO038"),
+        (["--license", "CC0", "--build", "egg"], "Unknown build format: egg"),
     ],
 )
 def test_bad_input_gets_a_message_and_leaves_nothing(

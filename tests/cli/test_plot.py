@@ -14,10 +14,10 @@ def test_the_curves_of_runs_become_a_picture(elmo, trained, tmp_path):
     assert image.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_torn_last_line_is_left_out(elmo, tmp_path):
+def test_torn_lines_are_left_out(elmo, tmp_path):
     pytest.importorskip("matplotlib")
     log = tmp_path / "log.jsonl"
-    log.write_text(LINE + LINE[:20])
+    log.write_text(LINE + LINE[:20] + "\n" + LINE + LINE[:20])
     assert elmo("plot", log, "-o", tmp_path / "curve.svg").exit_code == 0
 
 
@@ -32,25 +32,18 @@ def test_held_out_files_have_curves_of_their_own(elmo, tmp_path):
     assert "news.txt" in image.read_text() and "tweets.txt" in image.read_text()
 
 
-@pytest.mark.parametrize(
-    "text, problem",
-    [
-        (LINE + "no log\n" + LINE, "line 2 is no line"),
-        ('{"step": 1}\n', "line 1 is no line"),
-        ("", "no losses"),
-    ],
-)
-def test_what_is_no_log_is_a_message(elmo, tmp_path, text, problem):
+@pytest.mark.parametrize("text", ["no log\n", '{"step": 1}\n', '{"tokens": 1}\n', ""])
+def test_what_is_no_log_is_a_message(elmo, tmp_path, text):
     log = tmp_path / "log.jsonl"
     log.write_text(text)
     result = elmo("plot", log, "-o", tmp_path / "curve.png")
     assert result.exit_code == 1
-    assert "ELMO051" in result.text and problem in result.text
+    assert "ELMO051" in result.text and "no losses" in result.text
 
 
 def test_a_missing_log_is_a_message(elmo, tmp_path):
     result = elmo("plot", tmp_path / "log.jsonl")
-    assert result.exit_code == 1 and "No such file" in result.text
+    assert result.exit_code == 1 and "no such file" in result.text
 
 
 def test_an_unknown_format_is_a_message(elmo, tmp_path):

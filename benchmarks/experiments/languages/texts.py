@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, List
 
 import typer
-from thinc.api import Config
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cost"))
@@ -27,7 +26,7 @@ from spacy_elmo.recipe.project import (  # noqa: E402
     set_length,
     shipped_config,
 )
-from spacy_elmo.recipe.raw_text import TEXT, split_text  # noqa: E402
+from spacy_elmo.recipe.raw_text import HELDOUT, TEXT, split_text  # noqa: E402
 
 
 def main(
@@ -53,14 +52,12 @@ def make_bilms(code: str, text: Path, folder: Path, minutes: List[float]) -> Non
     configs = {m: folder / f"bilm_{m:g}.cfg" for m in minutes}
     if not all(path.is_file() for path in configs.values()):
         survey = split_text(str(text), folder / "corpus")
-        base = Config().from_disk(shipped_config(PRETRAINING))
         nlp = {"lang": code, "tokenizer": RULES}
-        config = pretrain_config(base, nlp, False, survey)
+        config = pretrain_config(shipped_config(PRETRAINING), nlp, False, survey)
         pace = measure_pace(config, folder / "corpus")
         for m, path in configs.items():
             set_length(config, survey, pace, m / 60)
-            for part in ("train", "dev"):
-                name = Path(config["paths"][part]).name
+            for part, name in (("train", TEXT), ("dev", HELDOUT)):
                 config["paths"][part] = str(folder / "corpus" / name)
             config.to_disk(path)
     for path in configs.values():

@@ -24,7 +24,7 @@ from thinc.api import Config  # noqa: E402
 
 from spacy_elmo.bilm import BiLM, Options  # noqa: E402
 from spacy_elmo.recipe.project import shipped_config  # noqa: E402
-from spacy_elmo.recipe.raw_text import HELDOUT, split_text  # noqa: E402
+from spacy_elmo.recipe.raw_text import HELDOUT, TEXT, split_text  # noqa: E402
 
 WINDOWS = (50, 75, 100)
 N_WORDS = 4000
@@ -67,13 +67,16 @@ def measure(path: Path) -> Dict[str, Any]:
     """What a text has, and what its distinct words cost."""
     with tempfile.TemporaryDirectory() as folder:
         survey = split_text(str(path), Path(folder))
-        heldout = (Path(folder) / HELDOUT).read_text(encoding="utf8")
-    words = sorted(set(heldout.split()))
+        texts = [
+            (Path(folder) / name).read_text(encoding="utf8").split()
+            for name in (TEXT, HELDOUT)
+        ]
+    words = sorted(set(texts[1]))
     random.Random(0).shuffle(words)
     return {
-        "words": sum(survey.lengths),
-        "characters": survey.characters,
-        "bytes": sum(i * n for i, n in enumerate(survey.lengths)),
+        "words": sum(map(len, texts)),
+        "characters": sum(len(word) for text in texts for word in text),
+        "bytes": sum(n_bytes * n for n_bytes, n in survey.lengths.items()),
         "cut": {window: survey.share_cut(window) for window in WINDOWS},
         "time": costs(words[:N_WORDS]),
     }
