@@ -62,8 +62,8 @@ class Errors:
     E006 = "[ELMO006] {path} is not valid JSON ({reason})."
     E007 = "[ELMO007] {path}: '{key}': {problem} (found: {found})."
     E008 = (
-        "[ELMO008] {path}: dataset '{name}' is {found}, wanted {wanted}. Check that "
-        "the weights belong to the options in {options}."
+        "[ELMO008] {path}: the shape of dataset '{name}' is {found}, wanted {wanted}. "
+        "Check that the weights belong to the options in {options}."
     )
     E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
     E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."

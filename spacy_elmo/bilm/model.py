@@ -1,7 +1,6 @@
 from pathlib import Path
 from typing import (
     Any,
-    Iterator,
     List,
     Mapping,
     NamedTuple,
@@ -24,7 +23,7 @@ from .encoder import CharacterEncoder
 from .files import find_files
 from .lstm import LSTMLayer, LSTMState
 from .lstm_predict import Moves
-from .official_format import Entry, layout, read_weights, write_files
+from .official_format import Layout, layout, read_weights, write_files
 from .options import Options
 from .precision import check_precision, choose_precision
 from .tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
@@ -92,18 +91,14 @@ class BiLM(nn.Module):
         """
         write_files(Path(directory), self.options, self.layout(), dtype, extra)
 
-    def layout(self) -> Iterator[Entry]:
+    def layout(self) -> Layout:
         """The parameters as datasets of the official layout."""
         return layout(self.encoder, [self.layers_of(0), self.layers_of(1)])
 
     @property
     def n_parameters(self) -> int:
         """Trained numbers, without the padding of the LSTMs' kernels."""
-        n = sum(p.numel() for p in self.parameters())
-        lstms = (*self.layers_of(0), *self.layers_of(1))
-        return n - sum(
-            x.kernel.numel() - x.weight.numel() - x.bias.numel() for x in lstms
-        )
+        return sum(view.numel() for views in self.layout().values() for view in views)
 
     def layers_of(self, direction: int) -> List[LSTMLayer]:
         """The LSTM layers of a direction, 0 forward and 1 backward."""

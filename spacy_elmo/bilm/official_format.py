@@ -1,8 +1,8 @@
 """The official HDF5 layout, that of bilm-tf's `dump_weights`."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,130 +23,107 @@ Floats = npt.NDArray[Any]
 KNOWN_GROUPS = ("char_embed", "CNN", "CNN_", "RNN_")
 MAX_RATIO = 1000  # of a dataset's size in memory to that in the file
 
-
-class Entry(NamedTuple):
-    """A dataset of the official layout, the parameter that it holds, and what makes
-    the one of the other: another order of the axes or of the gates.
-    """
-
-    name: str
-    param: Tensor
-    read: Callable[[Tensor], Tensor]
-    write: Callable[[Tensor], Tensor]
+# The datasets by name. Each is given as views of the parameter that holds it: side by
+# side along the last axis, they are the dataset.
+Layout = Dict[str, List[Tensor]]
 
 
 def layout(
     encoder: CharacterEncoder, directions: Sequence[Sequence[LSTMLayer]]
-) -> Iterator[Entry]:
+) -> Layout:
     """Every dataset of a biLM."""
-    yield _plain("char_embed", encoder.char_embed)
+    found: Layout = {"char_embed": [encoder.char_embed]}
     for i, (weight, bias) in enumerate(zip(encoder.conv_weight, encoder.conv_bias)):
-        yield Entry(f"CNN/W_cnn_{i}", weight, _read_filter, _write_filter)
-        yield _plain(f"CNN/b_cnn_{i}", bias)
-    for i, highway in enumerate(encoder.highways):
-        for part in ("carry", "transform"):
-            yield from _linear(f"CNN_high_{i}/{{}}_{part}", getattr(highway, part))
+        # (n, d, width) -> (1, width, d, n)
+        found[f"CNN/W_cnn_{i}"] = [weight.permute(2, 1, 0)[None]]
+        found[f"CNN/b_cnn_{i}"] = [bias]
+    linears = {
+        f"CNN_high_{i}/{{}}_{part}": getattr(highway, part)
+        for i, highway in enumerate(encoder.highways)
+        for part in ("carry", "transform")
+    }
     if encoder.projection is not None:
-        yield from _linear("CNN_proj/{}_proj", encoder.projection)
+        linears["CNN_proj/{}_proj"] = encoder.projection
+    for name, linear in linears.items():
+        found[name.format("W")] = [linear.weight.t()]
+        found[name.format("b")] = [linear.bias]
     for d, layers in enumerate(directions):
         for i, layer in enumerate(layers):
             cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{i}/LSTMCell"
-            yield Entry(f"{cell}/W_0", layer.weight, _read_gates, _write_gates)
-            yield Entry(f"{cell}/B", layer.bias, _read_gates, _write_gates)
+            for name, gates in (("W_0", layer.weight), ("B", layer.bias)):
+                in_gate, forget, out_gate, new = gates.chunk(4, -1)
+                # In TensorFlow's order.
+                found[f"{cell}/{name}"] = [in_gate, new, forget, out_gate]
             if layer.projection is not None:
-                yield _plain(f"{cell}/W_P_0", layer.projection)
+                found[f"{cell}/W_P_0"] = [layer.projection]
+    return found
 
 
-def _plain(name: str, param: Tensor) -> Entry:
-    return Entry(name, param, torch.detach, torch.detach)
-
-
-def _linear(template: str, linear: nn.Linear) -> Iterator[Entry]:
-    # Stored (in, out); nn.Linear holds (out, in).
-    yield Entry(template.format("W"), linear.weight, torch.t, torch.t)
-    yield _plain(template.format("b"), linear.bias)
-
-
-def _read_filter(stored: Tensor) -> Tensor:
-    # (1, width, d, n) -> (n, d, width)
-    return stored[0].permute(2, 1, 0)
-
-
-def _write_filter(weight: Tensor) -> Tensor:
-    return weight.permute(2, 1, 0)[None]
-
-
-def _read_gates(stored: Tensor) -> Tensor:
-    # TensorFlow's gate order i, j, f, o -> i, f, o, j.
-    i, j, f, o = stored.chunk(4, -1)
-    return torch.cat([i, f, o, j], -1)
-
-
-def _write_gates(weight: Tensor) -> Tensor:
-    if weight.is_meta:
-        # Asked for its shape alone, and torch.cat would import torch's compiler.
-        return weight
-    i, f, o, j = weight.chunk(4, -1)
-    return torch.cat([i, j, f, o], -1)
+def to_array(views: Sequence[Tensor]) -> npt.NDArray[np.float32]:
+    """The dataset that these views of a parameter are."""
+    return torch.cat([x.detach().float().cpu() for x in views], -1).numpy()
 
 
 @contextmanager
-def open_hdf5(files: ModelFiles) -> Iterator[Any]:
-    """Open the weights for reading; what h5py cannot read is a WeightsError."""
-    import h5py
+def open_hdf5(files: ModelFiles) -> Iterator[Tuple[Any, Dict[str, Tuple[int, ...]]]]:
+    """Open the weights for reading.
 
-    try:
-        h5 = h5py.File(files.weights, "r")
-    except (OSError, ValueError, RuntimeError) as e:
-        error = Errors.E004.format(path=files.weights_name, reason=e)
-        raise WeightsError(error) from None
-    with h5:
-        yield h5
-
-
-def read_weights(
-    files: ModelFiles, bilm: nn.Module, entries: Callable[[], Iterator[Entry]]
-) -> None:
-    """Read the weights of a biLM that has no memory yet: it gets some once the names
-    and shapes are known to be all that the options ask for, and nothing beside it.
+    YIELDS (Tuple[h5py.File, Dict[str, Tuple[int, ...]]]): The file, and the shape of
+        each of its datasets.
+    RAISES (WeightsError): If h5py cannot read them.
     """
     import h5py
 
-    shapes: Dict[str, Any] = {}
+    shapes: Dict[str, Tuple[int, ...]] = {}
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
             shapes[name] = item.shape
 
-    with open_hdf5(files) as h5, torch.no_grad():
+    with ExitStack() as stack:
         try:
+            h5 = stack.enter_context(h5py.File(files.weights, "r"))
             h5.visititems(visit)
         except Exception as e:  # h5py raises nearly anything on damaged files
             error = Errors.E004.format(path=files.weights_name, reason=e)
             raise WeightsError(error) from None
-        wanted = {name: tuple(write(x).shape) for name, x, _, write in entries()}
-        for name in [*wanted, *(n for n in shapes if n.startswith(KNOWN_GROUPS))]:
-            if shapes.get(name) != wanted.get(name):
-                raise mismatch(name, shapes.get(name), wanted.get(name), files)
+        yield h5, shapes
+
+
+def read_weights(
+    files: ModelFiles, bilm: nn.Module, layout: Callable[[], Layout]
+) -> None:
+    """Read the weights of a biLM that has no memory yet: it gets some once the names
+    and shapes are known to be all that the options ask for, and nothing beside it.
+    """
+    with open_hdf5(files) as (h5, found), torch.no_grad():
+        # Not by torch.cat, which would import torch's compiler for tensors on "meta".
+        wanted = {
+            name: (*views[0].shape[:-1], sum(x.shape[-1] for x in views))
+            for name, views in layout().items()
+        }
+        for name in [*wanted, *(n for n in found if n.startswith(KNOWN_GROUPS))]:
+            shapes = found.get(name, "none"), wanted.get(name, "none")
+            check_shape(name, *shapes, files)
         # Zeros: the padding of kernels is in no file. `to_empty` would import sympy.
         for module in bilm.modules():
             for name, empty in module.named_parameters(recurse=False):
                 setattr(module, name, nn.Parameter(torch.zeros(empty.shape)))
-        for name, param, read, _ in entries():
-            param.copy_(read(torch.from_numpy(read_dataset(h5, name, files))))
+        for name, views in layout().items():
+            array = torch.from_numpy(read_dataset(h5, name, files))
+            for view, part in zip(views, array.chunk(len(views), -1)):
+                view.copy_(part)
 
 
-def mismatch(name: str, found: Any, wanted: Any, files: ModelFiles) -> WeightsError:
-    """The error of a dataset whose shape is not that of the options, or None."""
-    shapes = {
-        key: "missing" if shape is None else f"of shape {shape}"
-        for key, shape in (("found", found), ("wanted", wanted))
-    }
-    return WeightsError(
-        Errors.E008.format(
-            path=files.weights_name, options=files.options_name, name=name, **shapes
+def check_shape(name: str, found: object, wanted: object, files: ModelFiles) -> None:
+    """RAISES (WeightsError): If the shape of a dataset is not the one wanted."""
+    if found != wanted:
+        path, options = files.weights_name, files.options_name
+        raise WeightsError(
+            Errors.E008.format(
+                path=path, options=options, name=name, found=found, wanted=wanted
+            )
         )
-    )
 
 
 def read_dataset(h5: Any, name: str, files: ModelFiles) -> npt.NDArray[np.float32]:
@@ -175,7 +152,7 @@ def read_dataset(h5: Any, name: str, files: ModelFiles) -> npt.NDArray[np.float3
 def write_files(
     directory: Path,
     options: Options,
-    entries: Iterator[Entry],
+    datasets: Layout,
     dtype: str,
     extra: Mapping[str, Floats],
 ) -> None:
@@ -188,9 +165,8 @@ def write_files(
     path = directory / "weights.hdf5"
     # In this version of the format, all of the structure has checksums.
     with replacing(path) as temporary, create_hdf5(temporary, libver="v110") as h5:
-        for name, param, _, write in entries:
-            array = write(param.detach().float().cpu()).numpy()
-            _write_dataset(h5, name, array, dtype)
+        for name, views in datasets.items():
+            _write_dataset(h5, name, to_array(views), dtype)
         for name, array in extra.items():
             _write_dataset(h5, name, array, dtype, compression="gzip", shuffle=True)
     with replacing(directory / "options.json") as temporary:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..bilm import BiLM
+from ..bilm.official_format import to_array
 from ..errors import Warnings
 
 Floats3d = npt.NDArray[np.float32]
@@ -187,8 +188,7 @@ def digest(bilm: BiLM) -> str:
     """
     geometry = json.dumps(bilm.options.to_dict(), sort_keys=True)
     found = hashlib.sha256(geometry.encode("utf8"))
-    for name, param, _, write in sorted(bilm.layout()):
+    for name, views in sorted(bilm.layout().items()):
         found.update(name.encode("utf8"))
-        array = write(param.detach().float().cpu()).numpy()
-        found.update(np.ascontiguousarray(array).data)
+        found.update(np.ascontiguousarray(to_array(views)).data)
     return found.hexdigest()[:16]

@@ -27,7 +27,7 @@ from ..bilm.batching import Reading, make_reading
 from ..bilm.characters import BOS, EOS, words_to_ids
 from ..bilm.files import find_files
 from ..bilm.lstm import LSTMState
-from ..bilm.official_format import mismatch, open_hdf5, read_dataset
+from ..bilm.official_format import check_shape, open_hdf5, read_dataset
 from ..bilm.tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
 from ..errors import Errors, WeightsError, unusable
 from ..weights import resolve
@@ -66,8 +66,8 @@ def write_model(
 
 def has_softmax(path: Union[str, Path]) -> bool:
     """Whether a model was written by `write_model`; the official ones were not."""
-    with open_hdf5(find_files(path)) as h5:
-        return WEIGHT in h5 and BIAS in h5
+    with open_hdf5(find_files(path)) as (_, shapes):
+        return WEIGHT in shapes and BIAS in shapes
 
 
 def read_softmax(path: Union[str, Path], width: int) -> Softmax:
@@ -79,14 +79,13 @@ def read_softmax(path: Union[str, Path], width: int) -> Softmax:
     RAISES (WeightsError): If there is none, or if its shapes are wrong.
     """
     files = find_files(path)
-    with open_hdf5(files) as h5:
-        if WEIGHT not in h5 or BIAS not in h5:
+    with open_hdf5(files) as (h5, shapes):
+        if WEIGHT not in shapes or BIAS not in shapes:
             raise WeightsError(Errors.E054.format(path=files.weights_name))
         weight = read_dataset(h5, WEIGHT, files)
         bias = read_dataset(h5, BIAS, files)
     wanted = (len(bias) if bias.ndim == 1 else 0, width)
-    if weight.shape != wanted:
-        raise mismatch(WEIGHT, weight.shape, wanted, files)
+    check_shape(WEIGHT, weight.shape, wanted, files)
     softmax = Softmax(*weight.shape)
     with torch.no_grad():
         softmax.weight.copy_(torch.from_numpy(weight))
