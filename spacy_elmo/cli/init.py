@@ -10,6 +10,8 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import CorpusError, Errors, Warnings
+from ..recipe import treebank as tb
+from ..recipe.raw_text import Survey, split_text
 from ..storage import removing_empty
 from ._app import app
 from .inputs import FILE, FILES
@@ -17,8 +19,6 @@ from .inputs import FILE, FILES
 if TYPE_CHECKING:
     from spacy.language import Language
     from thinc.api import Config
-
-    from ..recipe.raw_text import Survey
 
 RULES = "spacy.Tokenizer.v1"
 TREEBANK = (
@@ -90,10 +90,9 @@ def is_written(output: Path, given: Dict[str, Any]) -> bool:
     if not path.is_file():
         return False
     found = dict(srsly.read_yaml(path)).get("vars", {})
-    for key, now in given.items():
-        if found.get(key) != now:
-            what = f"{key}: {found.get(key)!r}, not {now!r}"
-            raise CorpusError(Errors.E110.format(path=path, what=what))
+    different = ", ".join(key for key in given if found.get(key) != given[key])
+    if different:
+        raise CorpusError(Errors.E110.format(path=path, what=different))
     return True
 
 
@@ -116,8 +115,6 @@ def write(output: Path, given: Dict[str, Any]) -> None:
 
     from ..pretraining.tokenizer import load_language
     from ..recipe import project
-    from ..recipe.pace import measure_pace
-    from ..recipe.raw_text import split_text
 
     if not (has_build() or has_wheel()):
         raise CorpusError(Errors.E134)
@@ -135,15 +132,15 @@ def write(output: Path, given: Dict[str, Any]) -> None:
             survey = split_text(given["text"], corpus)
             config = project.pretrain_config(path, nlp, given["tokenized"], survey)
             print_survey(survey, config)
-            pace = measure_pace(config, corpus)
+            pace = project.measure_pace(config, corpus)
             shutil.rmtree(output / "corpus", ignore_errors=True)
             corpus.rename(output / "corpus")
     epochs = project.set_length(config, survey, pace, given["hours"])
     tokens = config["training"]["max_tokens"]
     msg.good(
-        f"Pretraining: {tokens:,} tokens, which are words, punctuation and the ends of "
-        f"sentences ({epochs:.1f} times the text), at {pace:,.0f} tokens per second "
-        f"take {tokens / pace / 3600:.2f} hours; a vocabulary of up to "
+        f"Pretraining: {tokens:,} tokens, punctuation and ends of sentences included "
+        f"({epochs:.1f} times the text), {tokens / pace / 3600:.2f} hours at "
+        f"{pace:,.0f} tokens per second; a vocabulary of up to "
         f"{config['vocabulary']['max_size']:,} words"
     )
     pipeline = None
@@ -157,8 +154,6 @@ def convert(
     treebank: List[str], dev: List[str], corpus: Path, language: "Language"
 ) -> List[str]:
     """Convert the treebank, and find the components that can learn from it."""
-    from ..recipe import treebank as tb
-
     if dev and len(dev) != len(treebank):
         raise CorpusError(Errors.E131.format(n_dev=len(dev), n=len(treebank)))
     everything = []
@@ -180,17 +175,16 @@ def convert(
     return tb.components_for(everything)
 
 
-def print_survey(survey: "Survey", config: "Config") -> None:
+def print_survey(survey: Survey, config: "Config") -> None:
     """Print what there is to train on, and how much of it the biLM will see."""
     window = config["model"]["char_cnn"]["max_characters_per_token"]
     msg.good(
-        f"Text: {survey.words:,} words between blanks to train on, {survey.heldout:,} "
-        f"held out; {survey.repeated:,} duplicate paragraphs are left out"
+        f"Text: {survey.words:,} words to train on, {survey.heldout:,} held out; "
+        f"{survey.repeated:,} repeated paragraphs left out"
     )
     msg.good(
-        f"Characters: {survey.share_cut(50):.4%} of the words are longer than the 48 "
-        f"bytes of the reference; the window is {window}, which cuts "
-        f"{survey.share_cut(window):.4%}"
+        f"Characters: a window of {window} cuts {survey.share_cut(window):.4%} of the "
+        f"words; the reference's, of 50, would cut {survey.share_cut(50):.4%}"
     )
     if survey.words < LITTLE_WORDS:
         msg.warn(Warnings.W011.format(found=survey.words))

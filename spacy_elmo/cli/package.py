@@ -53,8 +53,6 @@ TRAINING = {
     "tokens": "Tokens read",
     "seconds": "Seconds of training",
     "average": "Perplexity",
-    "forward": "Perplexity, forward",
-    "backward": "Perplexity, backward",
     "bits_per_character": "Bits per character",
 }
 

@@ -4,12 +4,14 @@ time.
 
 from copy import deepcopy
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Dict, List, Optional
 
 import srsly
 from thinc.api import Config
 
 from ..pretraining.config import Sections, read_settings
+from ..pretraining.training import pretrain
 from ..storage import replacing
 from .raw_text import HELDOUT, TEXT, Survey
 
@@ -18,6 +20,9 @@ PROJECT, PRETRAINING, PIPELINE = "project.yml", "pretrain_small.cfg", "ner_tagge
 # fewer than one word in ten thousand.
 WINDOWS = (50, 75, 100, 150)
 MAX_CUT = 0.0001
+# Steps that are timed; the first ones wait for what is made once.
+N_STEPS, WARM_UP = 12, 4
+SAMPLE_CHARACTERS = 1_000_000
 # What is left of the time, evaluations and checkpoints taken off.
 TRAINING_SHARE = 0.93
 # A word in the vocabulary for so many tokens that the run reads.
@@ -60,6 +65,35 @@ def pretrain_config(
     while config["training"]["rows"] > max(1, survey.pieces // 2):
         config["training"]["rows"] //= 2
     return config
+
+
+def measure_pace(config: Config, corpus: Path) -> float:
+    """Train for some steps on the beginning of a text.
+
+    corpus (Path): The folder of the text, in which a temporary one is made.
+    RETURNS (float): Tokens per second.
+    """
+    training = config["training"]
+    overrides: Any = {
+        "paths.dev": None,
+        "training.keep_best": False,
+        "training.patience": None,
+        "training.max_tokens": N_STEPS * training["rows"] * training["unroll_steps"],
+        "training.max_epochs": 1000.0,
+        "training.log_steps": 1,
+    }
+    with TemporaryDirectory(dir=corpus) as name:
+        folder = Path(name)
+        sample, path = folder / TEXT, folder / "config.cfg"
+        with (corpus / TEXT).open(encoding="utf8") as file:
+            # Enough pieces for the rows; the last may be cut.
+            sample.write_text(file.read(SAMPLE_CHARACTERS), encoding="utf8")
+        config.to_disk(path)
+        settings = read_settings(path, {"paths.train": str(sample), **overrides})
+        pretrain(settings, folder, silent=True)
+        first, *_, last = list(srsly.read_jsonl(folder / "log.jsonl"))[WARM_UP:]
+    seconds = last["seconds"] - first["seconds"]
+    return float((last["tokens"] - first["tokens"]) / max(0.1, seconds))
 
 
 def set_length(config: Config, survey: Survey, pace: float, hours: float) -> float:

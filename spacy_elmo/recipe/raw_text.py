@@ -4,6 +4,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Set, Tuple
 
+from spacy.training.batchers import minibatch_by_words
+
 from ..errors import CorpusError, Errors
 from ..storage import replacing
 from ..text import find_texts, read_documents
@@ -16,6 +18,8 @@ HELDOUT_EVERY = 50
 PIECE_WORDS = 500
 # Shorter paragraphs may come again: "Yes.", "Chapter 1".
 REPEATED_WORDS = 5
+
+Words = Tuple[str, ...]
 
 
 class Survey(NamedTuple):
@@ -50,56 +54,48 @@ def split_text(text: str, folder: Path) -> Survey:
     RAISES (CorpusError): If there is no text, if it is not UTF-8, or too little.
     """
     lengths: Counter[int] = Counter()
-    n_words = [0, 0]
-    pieces = repeated = 0
+    seen: Set[int] = set()  # hashes take less memory than paragraphs
+    n_words, n_pieces = [0, 0], [0, 0]
+    repeated = 0
     with (
         replacing(folder / TEXT) as text_path,
         replacing(folder / HELDOUT) as heldout_path,
         text_path.open("w", encoding="utf8") as train,
         heldout_path.open("w", encoding="utf8") as heldout,
     ):
-        for i, (piece, n_repeated) in enumerate(_pieces(text)):
-            is_heldout = i % HELDOUT_EVERY == HELDOUT_EVERY // 2
-            (heldout if is_heldout else train).write("\n".join(piece) + "\n\n")
-            words = " ".join(piece).split()
-            lengths.update(len(word.encode("utf8")) for word in words)
-            n_words[is_heldout] += len(words)
-            pieces += not is_heldout
-            repeated += n_repeated
+        for piece in _pieces(text):
+            new: List[Words] = []
+            for words in piece:
+                if len(words) < REPEATED_WORDS or hash(words) not in seen:
+                    new.append(words)
+                seen.add(hash(words))
+            repeated += len(piece) - len(new)
+            if not new:
+                continue
+            is_heldout = sum(n_pieces) % HELDOUT_EVERY == HELDOUT_EVERY // 2
+            file = heldout if is_heldout else train
+            file.write("".join(" ".join(words) + "\n" for words in new) + "\n")
+            lengths.update(len(word.encode("utf8")) for words in new for word in words)
+            n_words[is_heldout] += sum(map(len, new))
+            n_pieces[is_heldout] += 1
         if sum(n_words) < MIN_WORDS:
             found = sum(n_words)
             problem = Errors.E130.format(path=text, found=found, wanted=MIN_WORDS)
             raise CorpusError(problem)
-    return Survey(n_words[0], pieces, n_words[1], repeated, lengths)
+    return Survey(n_words[0], n_pieces[0], n_words[1], repeated, lengths)
 
 
-def _pieces(text: str) -> Iterator[Tuple[List[str], int]]:
-    """Paragraphs of a document or of a part of it, and how many were left out."""
-    seen: Set[int] = set()
+def _pieces(text: str) -> Iterator[List[Words]]:
+    """Paragraphs of a document, or of a part of it."""
     for file in find_texts(text):
         for document in read_documents(file, strict=True):
-            piece: List[str] = []
-            n_words = repeated = 0
-            for words in _paragraphs(document):
-                paragraph = " ".join(words)
-                key = hash(paragraph)  # takes less memory
-                if len(words) >= REPEATED_WORDS and key in seen:
-                    repeated += 1
-                    continue
-                seen.add(key)
-                piece.append(paragraph)
-                n_words += len(words)
-                if n_words >= PIECE_WORDS:
-                    yield piece, repeated
-                    piece, n_words, repeated = [], 0, 0
-            if piece or repeated:
-                yield piece, repeated
+            yield from minibatch_by_words(_paragraphs(document), PIECE_WORDS)
 
 
-def _paragraphs(document: Any) -> Iterator[List[str]]:
-    """The words of each paragraph; a long one in parts."""
+def _paragraphs(document: Any) -> Iterator[Words]:
+    """A long one in parts."""
     parts = document if isinstance(document, list) else document.text.splitlines()
     for part in parts:
-        words = part.split() if isinstance(part, str) else part
+        words = tuple(part.split() if isinstance(part, str) else part)
         for i in range(0, len(words), PIECE_WORDS):
             yield words[i : i + PIECE_WORDS]

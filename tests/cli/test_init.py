@@ -41,8 +41,8 @@ def inputs(tmp_path_factory):
     (folder / "text" / "a.txt").write_text("\n".join(lines))
     (folder / "train.conllu").write_text(120 * SENTENCE)
     (folder / "names.iob").write_text(120 * ENTITIES)
-    config = made_up.pretrain_config("", max_epochs=2.0)
-    config["vocabulary"]["max_size"] = 1000
+    # A config of one's own need not have every setting.
+    config = made_up.pretrain_config("", patience=3)
     Config(config).to_disk(folder / "tiny.cfg")
     return folder
 
@@ -76,7 +76,7 @@ def project(tmp_path_factory, elmo, command):
 
 def test_what_was_found_is_said(project):
     _, printed = project
-    assert "23,496 words between blanks to train on, 504 held out" in printed
+    assert "23,508 words to train on, 492 held out" in printed
     assert "tagger, morphologizer, parser" in printed and "ner" in printed
     assert "tokens per second" in printed
 
@@ -155,6 +155,25 @@ def test_every_step_of_the_project(project, tmp_path, monkeypatch, capsys):
     assert nlp("Anna liest.")._.elmo.shape == (3, 3, 24)
     assert nlp.meta["license"] == "CC0"
     assert (tmp_path / "de_pipeline_elmo" / "weights.hdf5").is_file()
+
+
+def test_the_project_is_run_and_what_is_done_is_not_done_again(
+    elmo, inputs, tmp_path, capfd
+):
+    """Without a treebank, only the biLM is made."""
+    command = [
+        "init", inputs / "text", tmp_path / "mine", "--lang", "de", "--hours", 0.001,
+        "--config", inputs / "tiny.cfg", "--license", "CC0", "--name", "words",
+    ]  # fmt: skip
+    result = elmo(*command)
+    assert result.exit_code == 0, result.output
+    (wheel,) = (tmp_path / "mine" / "packages").glob("*/dist/*.whl")
+    assert wheel.name == "de_words_elmo-0.1.0-py3-none-any.whl"
+    assert f"pip install {wheel}" in result.text
+    capfd.readouterr()
+    again = elmo(*command)
+    assert again.exit_code == 0 and "Running command" not in again.output
+    assert "Perplexity" not in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ sys.path.insert(0, str(HERE.parent / "cost"))
 
 from alternatives import RULES, make_tok2vecs, make_vectors  # noqa: E402
 
-from spacy_elmo.recipe.pace import measure_pace  # noqa: E402
 from spacy_elmo.recipe.project import (  # noqa: E402
     PRETRAINING,
+    measure_pace,
     pretrain_config,
     set_length,
     shipped_config,
