@@ -1,5 +1,6 @@
 """Coded messages: what was found and where, then what to do."""
 
+import math
 from pathlib import Path
 from typing import Union
 
@@ -40,6 +41,17 @@ def require(holds: bool, name: str, wanted: str, found: object) -> None:
         raise ValueError(
             Errors.E038.format(name=name, wanted=wanted, found=repr(found))
         )
+
+
+def require_number(
+    name: str, found: object, least: float, below: float = math.inf
+) -> None:
+    """RAISES (ValueError): If an argument is no number, or out of range. spaCy checks a
+    config, but hands on a number in quotes as it is.
+    """
+    holds = isinstance(found, (int, float)) and least <= found < below
+    upper = "" if below == math.inf else f" and below {below}"
+    require(holds, name, f"a number of at least {least}{upper}", found)
 
 
 class Errors:

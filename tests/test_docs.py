@@ -47,6 +47,28 @@ def test_a_config_makes_a_pipeline(snippet):
     assert nlp("Hello there")._.elmo is not None
 
 
+def test_the_config_that_readme_shows_is_a_shipped_one():
+    """Of its component nothing is left out that would cost accuracy."""
+    from spacy.util import load_config, load_model_from_config
+
+    (snippet,) = re.findall(r"```ini\n(.*?)```", TEXTS[ROOT / "README.md"], re.S)
+    shown, shipped = (
+        load_model_from_config(config, auto_fill=True).config["components"]["ner"]
+        for config in (
+            Config().from_str(snippet),
+            load_config(ROOT / "configs" / "ner.cfg"),
+        )
+    )
+    assert shown == shipped
+
+
+def test_published_models_that_are_named_can_be_loaded():
+    helps = [str(vars(p).get("help")) for c in COMMANDS.values() for p in c.params]
+    numbers = re.findall(r"nlpl/(\d+)", "\n".join([*TEXTS.values(), *helps]))
+    # The others are ELMoForManyLangs, which is refused.
+    assert not {int(number) for number in numbers}.intersection(range(136, 180))
+
+
 @pytest.mark.parametrize("snippet", snippets("bash"))
 def test_a_command_names_what_exists(snippet):
     for line in snippet.replace("\\\n", " ").splitlines():

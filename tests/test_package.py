@@ -1,5 +1,6 @@
 import ast
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
@@ -64,6 +65,14 @@ def test_metadata():
     optional = {"matplotlib", "ray", "zstandard"}
     others = imported - set(sys.stdlib_module_names) - optional
     assert others <= {r.split(">")[0].split("<")[0] for r in required}
+
+
+def test_hints_name_packages_that_an_index_has():
+    found = set()
+    for path in Path(spacy_elmo.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf8")
+        found |= set(re.findall(r"pip install '?([\w-]+)", text))
+    assert found == {"matplotlib", "ray", "wheel", "zstandard"}
 
 
 @pytest.mark.parametrize("entry", ENTRY_POINTS)

@@ -1,6 +1,7 @@
 import bz2
 import gzip
 import lzma
+import sys
 
 import pytest
 import zstandard
@@ -149,6 +150,15 @@ def test_text_is_split_by_the_language_and_blank_words_go():
 def test_an_unknown_language_is_an_error_of_the_config():
     with pytest.raises(CorpusError, match="no language .xyz."):
         Tokenizer({"lang": "xyz"}, CorpusSettings())(["text"])
+
+
+def test_a_tokenizer_that_is_not_installed_says_what_helps(monkeypatch):
+    monkeypatch.setitem(sys.modules, "natto", None)
+    korean = {"lang": "ko"}
+    with pytest.raises(CorpusError, match=r"ELMO136.*natto-py.*--corpus\.tokenized"):
+        Tokenizer(korean, CorpusSettings())(["text"])
+    tokenized = Tokenizer(korean, CorpusSettings(tokenized=True))
+    assert tokenized(["나는 간다 ."]) == [["나는", "간다", "."]]
 
 
 def test_a_line_longer_than_the_parser_allows_is_tokenized():

@@ -10,8 +10,8 @@ from ..errors import Errors, MissingWeights, WeightsError, looked_for
 
 PathLike = Union[str, Path]
 
-# Patterns of names, and what errors call them.
-OPTIONS = ("options.json", "*_options.json"), "options files"
+# Patterns of names, and what errors call them. macOS leaves a "._" file beside each.
+OPTIONS = ("options.json", "[!.]*_options.json"), "options files"
 WEIGHTS = ("[!.]*.hdf5",), "*.hdf5 files"
 FOREIGN_FILES = {"encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"}
 # Trained weights hardly shrink in an archive; small files may hold little else than

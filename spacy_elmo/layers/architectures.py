@@ -15,6 +15,7 @@ from thinc.api import (
 )
 from thinc.types import Floats2d, Floats3d
 
+from ..errors import require_number
 from .doc_encoder import build_bilm as build_bilm
 from .doc_encoder import get_shim
 from .listener import ELMoListener
@@ -92,6 +93,7 @@ def build_embed_with_elmo(width: int, embed: Tok2Vec, elmo: Tok2Vec) -> Tok2Vec:
     elmo (Model[List[Doc], List[Floats2d]]): A listener, or spacy_elmo.ELMo.v1.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
     """
+    require_number("width", width, 1)
     reduce: Model[Any, Any] = Maxout(nO=width, nP=3, normalize=True, dropout=0.0)
     model: Tok2Vec = chain(
         concatenate(embed, elmo), list2ragged(), with_array(reduce), ragged2list()

@@ -7,7 +7,7 @@ from thinc.api import Model
 from thinc.types import Floats3d
 
 from ..bilm.tuning import MAX_BATCH_TOKENS
-from ..errors import Errors, require
+from ..errors import Errors, require_number
 from .caches import SentenceCache, WordCache
 from .segmenters import Segmenter, segment_sentences
 from .shim import BiLMShim
@@ -49,14 +49,9 @@ def build_bilm(
         zeros for white space.
     RAISES (ValueError): If an argument cannot be.
     """
-    for name, number, least in (
-        ("max_batch_tokens", max_batch_tokens, 1),
-        ("cache_mb", cache_mb, 0),
-        ("sentence_cache_mb", sentence_cache_mb, 0),
-    ):
-        # spaCy checks a config, and hands "64" on as it is.
-        holds = isinstance(number, (int, float)) and least <= number < float("inf")
-        require(holds, name, f"a number of at least {least}", number)
+    require_number("max_batch_tokens", max_batch_tokens, 1)
+    require_number("cache_mb", cache_mb, 0)
+    require_number("sentence_cache_mb", sentence_cache_mb, 0)
     shim = BiLMShim(
         str(weights),
         precision=precision,

@@ -5,7 +5,7 @@ import numpy as np
 from thinc.api import Model
 from thinc.types import Floats1d, Floats2d, Floats3d
 
-from ..errors import Errors, require
+from ..errors import Errors, require, require_number
 
 InT = List[Floats3d]
 OutT = List[Floats2d]
@@ -49,12 +49,14 @@ def ScalarMix(
     RETURNS (Model[List[Floats3d], List[Floats2d]]): From (n_tokens, L + 1, width) to
         (n_tokens, width) for each Doc.
     """
-    require(0 <= dropout < 1, "dropout", "at least 0 and below 1", dropout)
-    require(l2 >= 0, "l2", "at least 0", l2)
+    require_number("dropout", dropout, 0, below=1)
+    require_number("l2", l2, 0)
     known = layers in ("all", "top") or (type(layers) is int and layers >= 0)
     require(known, "layers", "'all', 'top' or a number from 0 to L", layers)
     if init is not None:
-        sums_up = all(s >= 0 for s in init) and isclose(sum(init), 1, abs_tol=1e-3)
+        for j, s in enumerate(init):
+            require_number(f"init[{j}]", s, 0)
+        sums_up = isclose(sum(init), 1, abs_tol=1e-3)
         require(sums_up, "init", "weights after the softmax, whose sum is 1", init)
     return Model(
         "elmo-mix",

@@ -8,7 +8,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span, Token
 from spacy.util import registry
 
-from ..errors import require
+from ..errors import require_number
 
 Segmenter = Callable[[Doc], Iterable[Span]]
 
@@ -39,7 +39,7 @@ def segment_docs(max_length: int = MAX_LENGTH) -> Segmenter:
 
 
 def _make(max_length: int, split: bool) -> Segmenter:
-    require(max_length >= 1, "max_length", "at least 1", max_length)
+    require_number("max_length", max_length, 1)
     # No closure, so that pipelines can be pickled.
     return partial(_segment, max_length=max_length, split=split)
 

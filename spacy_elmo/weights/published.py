@@ -140,5 +140,6 @@ def _fetch(url: str, target: Path, silent: bool) -> None:
                     bar.update(len(chunk))
                     if out.tell() > MAX_BYTES:
                         raise failed(f"more than {MAX_BYTES:,} bytes")
-    except requests.exceptions.RequestException as e:
+    # A ValueError is a redirect to what is no address.
+    except (requests.exceptions.RequestException, ValueError) as e:
         raise failed(e) from None

@@ -183,6 +183,15 @@ def test_two_models_in_one_place_are_an_error(form, doubled, model):
     assert path.name in message_of(path)
 
 
+@pytest.mark.parametrize("form", ["directory", "zip", "hdf5"])
+def test_what_macos_leaves_beside_each_file_is_no_model(form, model):
+    for name in ("options.json", "weights.hdf5"):
+        (model / f"._{name}").write_bytes(b"Mac OS X")
+    path = {"directory": model, "hdf5": model / "weights.hdf5"}.get(form)
+    path = path or pack(model.parent / "193.zip", *model.iterdir())
+    assert BiLM.from_path(path).options.lstm.dim == 12
+
+
 @pytest.mark.parametrize("form", ["directory", "zip"])
 def test_an_elmoformanylangs_model_is_told_from_ours(form, tmp_path):
     folder = tmp_path / "161"

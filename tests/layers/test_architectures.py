@@ -107,6 +107,10 @@ def test_wrong_arguments_of_the_biLM_are_errors(bilm_config, arguments, error, m
         ({"layers": "middle"}, ValueError, "ELMO038.*layers.*middle"),
         ({"init": [0.9, 0.9]}, ValueError, "ELMO038.*init"),
         ({"l2": "much"}, ConfigValidationError, "l2"),
+        # spaCy hands numbers in quotes on as they are
+        ({"dropout": "0.2"}, ValueError, "ELMO038.*dropout.*'0.2'"),
+        ({"l2": "0.001"}, ValueError, "ELMO038.*l2.*'0.001'"),
+        ({"init": ["0.2", "0.8"]}, ValueError, "ELMO038.*init.*'0.2'"),
         ({"gamma": 1.0}, ConfigValidationError, "gamma"),
     ],
 )
@@ -116,6 +120,14 @@ def test_wrong_arguments_of_the_mix_are_errors(
     config = listener_config() if of == "listener" else elmo_config(bilm_config())
     with pytest.raises(error, match=message):
         build(config, **arguments)
+
+
+@pytest.mark.parametrize("of", ["listener", "elmo"])
+def test_the_defaults_of_the_mix_are_what_was_measured_best(bilm_config, of):
+    config = listener_config() if of == "listener" else elmo_config(bilm_config())
+    attrs = mix_of(build(config)).attrs
+    found = attrs["mix_dropout"], attrs["layer_norm"], attrs["l2"]
+    assert found == (0.2, True, 0.001)
 
 
 @pytest.mark.parametrize("name", ["spacy_elmo.ELMoListener.v1", "spacy_elmo.ELMo.v1"])
@@ -142,6 +154,11 @@ def test_the_width_is_that_of_the_weights(bilm_config, other_weights, with_sampl
         assert model.get_dim("nO") == width
         Ys = model.predict(docs)
         assert [Y.shape for Y in Ys] == [(len(doc), width) for doc in docs]
+
+
+def test_a_width_in_quotes_is_an_error():
+    with pytest.raises(ValueError, match="ELMO038.*width.*'96'"):
+        build(embed_config(listener_config(), width="96"))
 
 
 @pytest.mark.parametrize("width", [6, 24])

@@ -35,8 +35,9 @@ def server(tiny_weights, tmp_path):
     files["/7.zip"] = archive.read_bytes()
     # `length` takes the length of a file and gives what the header says, or None.
     state = SimpleNamespace(
-        files=files, requests=[], status=200, length=str, delay=0.0, end=None
-    )
+        files=files, requests=[], status=200, length=str, delay=0.0, end=None,
+        location=None,
+    )  # fmt: skip
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -45,6 +46,8 @@ def server(tiny_weights, tmp_path):
             if data is None:
                 return self.send_error(404)
             self.send_response(state.status)
+            if state.location is not None:
+                self.send_header("Location", state.location)
             length = state.length(len(data))
             if length is not None:
                 self.send_header("Content-Length", length)
@@ -145,6 +148,15 @@ def test_other_answers_are_clear_errors(server, status):
     server.status = status
     with pytest.raises(DownloadError, match=f"ELMO101.*HTTP {status}"):
         get()
+
+
+@pytest.mark.parametrize(
+    "location", ["http://[", "http://\x80/", "file:///x", "/7.zip"]
+)
+def test_a_redirect_to_nowhere_is_a_clear_error(server, location):
+    server.status, server.location = 302, location
+    with pytest.raises(DownloadError, match="ELMO101.*localhost.*/7.zip"):
+        get("nlpl/7")
 
 
 def test_a_server_that_does_not_answer_is_a_clear_error(monkeypatch):
