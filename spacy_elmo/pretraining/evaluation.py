@@ -90,9 +90,7 @@ def _sum(
     sums = torch.zeros(5, dtype=torch.float64)
     # Sorted by length within so many tokens.
     for part in minibatch_by_words(texts, SORTED_TOKENS):
-        for found in log_likelihoods(
-            bilm, softmax, part, corpus.characters.__getitem__
-        ):
+        for found in log_likelihoods(bilm, softmax, part, corpus.words):
             sums[:2] -= torch.from_numpy(found.sum(axis=1))
         sums[2] += sum(map(len, part))
         sums[3] += sum((corpus.in_vocabulary(text) == UNK_ID).sum() for text in part)

@@ -3,49 +3,33 @@ a group of its own, which readers of that layout ignore.
 """
 
 import math
-from itertools import product
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-)
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from spacy.training.batchers import minibatch_by_words
 from torch import Tensor
 
 from ..bilm import BiLM
-from ..bilm.batching import Reading, make_reading
-from ..bilm.characters import BOS, EOS, words_to_ids
+from ..bilm.batching import make_reading
+from ..bilm.characters import BOS, EOS
 from ..bilm.files import find_files
-from ..bilm.lstm import LSTMState
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
-from ..bilm.tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
+from ..bilm.tuning import MAX_BATCH_TOKENS
 from ..errors import Errors, WeightsError, unusable
 from ..weights import resolve
 from .softmax import Softmax
-from .vocabulary import EOS_ID, SPECIAL, UNK, UNK_ID, read_vocabulary
+from .vocabulary import BOS_ID, EOS_ID, SPECIAL, UNK, UNK_ID, read_vocabulary
 from .windows import directions
 
 Floats2d = npt.NDArray[np.float64]
 Ints1d = npt.NDArray[np.int64]
-Ints2d = npt.NDArray[Any]
-# The character ids of words.
-Characters = Callable[[Ints1d], Ints2d]
 
 WEIGHT = "softmax/W"
 BIAS = "softmax/b"
 VOCABULARY = "vocab.txt"
-# Time steps of a long text that are in memory at a time.
-MAX_STEPS = 512
 
 
 def write_model(
@@ -162,14 +146,9 @@ class LanguageModel:
         _check_words(sentences)
         others: Dict[str, int] = {}
         texts = [self._number(sentence, others) for sentence in sentences]
-        width = self.bilm.options.char_cnn.max_characters_per_token
-
-        def characters(ids: Ints1d) -> Ints2d:
-            return words_to_ids([words[i] for i in ids], width)
-
         words = [*self.words, *others]
         found = []
-        for nats in log_likelihoods(self.bilm, self.softmax, texts, characters):
+        for nats in log_likelihoods(self.bilm, self.softmax, texts, words):
             bits = np.zeros((nats.shape[1] + 1, 2))
             bits[1:, 0] = -nats[0] / math.log(2)
             bits[:-1, 1] = -nats[1, ::-1] / math.log(2)
@@ -234,73 +213,40 @@ def _check_words(sentences: Sequence[Sequence[str]]) -> None:
 
 @torch.no_grad()
 def log_likelihoods(
-    bilm: BiLM, softmax: Softmax, texts: Sequence[Ints1d], characters: Characters
+    bilm: BiLM, softmax: Softmax, texts: Sequence[Ints1d], words: Sequence[str]
 ) -> List[Floats2d]:
     """The log likelihood of each token by the exact full softmax, in nats. Each text
-    starts from the zero state. Texts of like length are read together; long ones go
-    window by window, with the state carried, so that memory is bounded.
+    starts from the zero state. Texts of like length are read together.
 
     texts (Sequence[Ints1d]): Ids of words, each sentence closed by `</S>`. Those
         beyond the softmax are its `<UNK>`.
-    characters (Callable[[Ints1d], Ints2d]): The character ids of words.
+    words (Sequence[str]): The word of each id.
     RETURNS (List[Floats2d]): For each text (2, n_tokens), in the order in which each
         direction reads them.
     """
+    distinct = np.unique(np.concatenate([[BOS_ID], *texts]))
+    table = bilm.encode_words([words[i] for i in distinct])
+
+    def on_device(x: Ints1d) -> Tensor:
+        return torch.from_numpy(x).to(table.device)
+
     found = [np.empty((2, len(text))) for text in texts]
-    state: Optional[List[LSTMState]] = None
-    for batch in _batches([len(text) for text in texts]):
+    longest_first = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+    for batch in minibatch_by_words(
+        longest_first, MAX_BATCH_TOKENS, get_length=lambda row: len(texts[row])
+    ):
         both = [directions(texts[row]) for row in batch]
-        starts = range(0, len(texts[batch[0]]), MAX_STEPS)
-        for d, start in product(range(2), starts):
-            window = slice(start, start + MAX_STEPS)
-            # The rows that go on are the first ones.
-            inputs, targets = (
-                [ids[d, window] for ids in side if ids.shape[1] > start]
-                for side in zip(*both)
-            )
-            reading = make_reading([ids.tolist() for ids in inputs], share=False)
-            before = state if start else None
-            h, state = _read(bilm, d, reading, before, characters)
-            predicted = np.concatenate(targets)
+        ends = np.cumsum([len(texts[row]) for row in batch])
+        for d in range(2):
+            texts_read = [inputs[d].tolist() for inputs, _ in both]
+            reading = make_reading(texts_read, share=False)
+            ids, index = np.unique(reading.words, return_inverse=True)
+            x = table[on_device(np.searchsorted(distinct, ids))]
+            layers, _ = bilm.run_direction(d, x, reading.sizes, index=on_device(index))
+            h = layers[-1][on_device(np.concatenate(reading.places))]
+            predicted = np.concatenate([targets[d] for _, targets in both])
             known = np.where(predicted < softmax.vocab_size, predicted, UNK_ID)
-            nats = softmax.log_likelihood(h, torch.from_numpy(known).to(h.device))
-            ends = np.cumsum([len(ids) for ids in inputs])
-            parts = np.split(nats.cpu().numpy(), ends[:-1])
-            for row, part in zip(batch, parts):
-                found[row][d, window] = part
+            nats = softmax.log_likelihood(h, on_device(known).long()).cpu().numpy()
+            for row, part in zip(batch, np.split(nats, ends[:-1])):
+                found[row][d] = part
     return found
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[List[int]]:
-    """Batches of texts by falling length."""
-    batch: List[int] = []
-    size = 0
-    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        n = min(lengths[row], MAX_STEPS)
-        if batch and size + n > MAX_BATCH_TOKENS:
-            yield batch
-            batch, size = [], 0
-        batch.append(row)
-        size += n
-    if batch:
-        yield batch
-
-
-def _read(
-    bilm: BiLM, direction: int, reading: Reading,
-    state: Optional[List[LSTMState]], characters: Characters,
-) -> Tuple[Tensor, List[LSTMState]]:  # fmt: skip
-    """Outputs of the top layer, text after text, and the state after them."""
-    words, index = np.unique(reading.words, return_inverse=True)
-    device = bilm.encoder.char_embed.device
-    ids = torch.from_numpy(characters(words)).to(device)
-    table = torch.cat([bilm.encoder(part) for part in ids.split(MAX_BATCH_WORDS)])
-    if state is not None:
-        n = len(reading.places)
-        state = [LSTMState(layer.h[:n], layer.c[:n]) for layer in state]
-    layers, state = bilm.run_direction(
-        direction, table, reading.sizes, state,
-        index=torch.from_numpy(index).to(device),
-    )  # fmt: skip
-    places = torch.from_numpy(np.concatenate(reading.places)).to(device)
-    return layers[-1][places], state

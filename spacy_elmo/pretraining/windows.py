@@ -15,22 +15,14 @@ Ints = npt.NDArray[Any]
 BLOCK_WINDOWS = 64
 
 
-class Directions(NamedTuple):
-    """What each direction reads and predicts, in the order of reading. Axis 0 is
-    the direction: 0 forward, 1 backward.
-    """
-
-    inputs: Ints
-    targets: Ints
-
-
-def directions(tokens: Ints) -> Directions:
+def directions(tokens: Ints) -> Ints:
     """The two language models of whole sentences. Forward reads <S> w1 ... wn and
     predicts w1 ... wn </S>; backward reads </S> wn ... w1 and predicts
     wn ... w1 <S>. The order of the sentences is the same for both, as in bilm-tf.
 
     tokens (Ints1d): Word ids, each sentence closed by </S>; shape (n,).
-    RETURNS (Directions): Shapes (2, n).
+    RETURNS (Ints3d): Inputs and targets, of each direction, in the order of reading;
+        shape (2, 2, n).
     """
     forward = np.asarray(tokens)
     last = np.flatnonzero(forward == EOS_ID)
@@ -42,7 +34,7 @@ def directions(tokens: Ints) -> Directions:
     inputs[0, first] = BOS_ID
     targets = np.stack([forward, np.roll(backward, -1)])
     targets[1, last] = BOS_ID
-    return Directions(inputs, targets)
+    return np.stack([inputs, targets])
 
 
 class Window(NamedTuple):
@@ -152,7 +144,7 @@ class Rows:
                     firsts[r] = n_before + first
                 texts.append(sentences)
                 n_before += len(sentences)
-        both = np.stack(directions(np.concatenate(texts)))
+        both = directions(np.concatenate(texts))
         self._block = both[:, :, firsts + np.arange(n)].swapaxes(2, 3)
         self._n_read = 0
 
