@@ -54,6 +54,9 @@ class Processes(NamedTuple):
         return range(first, last)
 
 
+ALONE = Processes()  # on the CPU
+
+
 @contextmanager
 def joined_processes() -> Iterator[Processes]:
     """The processes that `torchrun` has started, or this one alone. They exchange

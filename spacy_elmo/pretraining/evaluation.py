@@ -1,5 +1,5 @@
 import math
-from typing import Any, Dict, Iterator, NamedTuple, Optional
+from typing import Any, Dict, Iterator, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +8,7 @@ from spacy.training.batchers import minibatch_by_words
 
 from ..bilm import BiLM
 from .corpus import Corpus
-from .distributed import Processes
+from .distributed import ALONE, Processes
 from .language_model import log_likelihoods
 from .softmax import Softmax
 from .vocabulary import EOS_ID, UNK_ID
@@ -53,7 +53,7 @@ def evaluate_files(
     *,
     state: str,
     max_tokens: int = 0,
-    processes: Optional[Processes] = None,
+    processes: Processes = ALONE,
 ) -> Perplexity:
     """Held-out perplexity of files, and of them as one text.
 
@@ -69,8 +69,8 @@ def evaluate_files(
     """
     sums = {}
     for name, corpus in files.items():
-        texts = _texts(corpus, state, max_tokens, processes or Processes())
-        sums[name] = _sum(bilm, softmax, corpus, texts, processes or Processes())
+        texts = _texts(corpus, state, max_tokens, processes)
+        sums[name] = _sum(bilm, softmax, corpus, texts, processes)
     found = _perplexity(np.sum(list(sums.values()), axis=0))
     if len(files) == 1:
         return found

@@ -16,9 +16,9 @@ from ..bilm import BiLM
 from ..errors import CorpusError, Errors
 from .config import OptimizerSettings, Settings, TrainingSettings
 from .corpus import Corpus
-from .distributed import Processes
+from .distributed import ALONE, Processes
 from .initialization import initialize, load_start
-from .reader import States, WindowReader, autocast
+from .reader import WindowReader, autocast
 from .softmax import Sample, Softmax, draw_sample
 from .vocabulary import BOS_ID, EOS_ID
 from .windows import Rows, Window
@@ -37,9 +37,9 @@ class Run:
     processes: Processes
     mean: Optional[AveragedModel]  # of the weights, over the last part of the run
     n_steps: int  # updates of the whole run
+    states: List[Tensor]  # before the next window: see WindowReader
     step: int = 0  # updates done
     seconds: float = 0.0
-    states: Optional[States] = None  # before the next window; None for zeros
     losses: List[float] = field(default_factory=list)  # since the last line of the log
     best: Tuple[int, float] = (0, math.inf)  # step and perplexity
 
@@ -69,20 +69,20 @@ class Objective(nn.Module):
         self.reader = WindowReader(bilm, settings)
 
     def forward(
-        self, batch: Window, states: Optional[States], sample: Optional[Sample]
-    ) -> Tuple[Tensor, States]:
+        self, batch: Window, states: List[Tensor], sample: Sample
+    ) -> Tuple[Tensor, List[Tensor]]:
         """batch (Window): A window of each row.
-        states (States): The state before the window; zeros if None.
-        sample (Sample): Negatives for the sampled softmax; None for the full one.
-        RETURNS (Tuple[Floats0d, States]): The mean of both directions in nats a
-            token, and the state after the window.
+        states (List[Floats2d]): The state before the window: see WindowReader.
+        sample (Sample): The words of the softmax.
+        RETURNS (Tuple[Floats0d, List[Floats2d]]): The mean of both directions in nats
+            a token, and the state after the window.
         """
         with autocast(self.softmax.bias.device, self.settings):
             x = self._token_vectors(batch)
-            h, after = self.reader.read(x, self._keep(batch), states)
+            h, *after = self.reader(x, self._keep(batch), *states)
             targets = self.corpus.in_vocabulary(batch.targets.reshape(-1))
             loss = self.softmax(h, self._on_device(targets).long(), sample)
-        return loss, after
+        return loss, [state.detach() for state in after]
 
     def _token_vectors(self, batch: Window) -> Tensor:
         """Each distinct word through the token encoder once.
@@ -108,18 +108,16 @@ class Objective(nn.Module):
         return torch.from_numpy(x).to(self.softmax.bias.device)
 
 
-def start_run(
-    settings: Settings, corpus: Corpus, processes: Optional[Processes] = None
-) -> Run:
+def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) -> Run:
     """A run before its first update.
 
     settings (Settings): The config.
     corpus (Corpus): The training text.
-    processes (Processes): Those that train; this one alone if None.
+    processes (Processes): Those that train.
     RETURNS (Run): On the device of this process.
     RAISES (CorpusError): If the rows are fewer than the processes.
     """
-    training, processes = settings.training, processes or Processes()
+    training = settings.training
     if training.rows < processes.n:
         wanted = f"at least the number of processes, {processes.n}"
         raise CorpusError(
@@ -135,22 +133,18 @@ def start_run(
     objective = Objective(bilm, softmax, corpus, training)
     if processes.n == 1 and processes.device.type == "cuda":
         objective.reader.record()
+    mine = processes.share(training.rows)
     return Run(
         settings,
         bilm,
         softmax,
         DistributedDataParallel(objective) if processes.n > 1 else objective,
         _make_optimizer(training.optimizer, weights),
-        Rows(
-            corpus,
-            training.rows,
-            training.unroll_steps,
-            training.seed,
-            processes.share(training.rows),
-        ),  # fmt: skip
+        Rows(corpus, training.rows, training.unroll_steps, training.seed, mine),
         processes,
         AveragedModel(weights) if training.average_share > 0 else None,
         count_steps(training, corpus),
+        objective.reader.zeros(len(mine)),
     )
 
 
@@ -175,11 +169,9 @@ def train_step(run: Run, batch: Window) -> Tuple[float, float]:
     # share their negatives, but not their dropout.
     torch.manual_seed((training.seed << 32) + step * processes.n + processes.rank)
     rng = np.random.default_rng([training.seed, step])
-    sample = None
-    if training.softmax.kind == "sampled":
-        n_words = run.softmax.vocab_size
-        sample = draw_sample(rng, training.softmax.n_samples, n_words)
-        sample = sample.to(processes.device)
+    n_words, is_full = run.softmax.vocab_size, training.softmax.kind == "full"
+    n_samples = n_words if is_full else training.softmax.n_samples
+    sample = draw_sample(rng, n_samples, n_words).to(processes.device)
     run.optimizer.zero_grad(set_to_none=True)
     loss, states = run.objective(batch, run.states, sample)
     # Processes average their gradients, and may have numbers of rows that differ.

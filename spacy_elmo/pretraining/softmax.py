@@ -1,5 +1,5 @@
 import math
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +43,8 @@ def draw_sample(rng: np.random.Generator, n_samples: int, vocab_size: int) -> Sa
     log-uniform distribution, which is near to that of words by falling frequency.
 
     rng (Generator): The source of randomness.
-    n_samples (int): Distinct words to draw. From vocab_size on all are taken, and
-        the sampled softmax is the full one.
+    n_samples (int): Distinct words to draw. From vocab_size on all are taken, each
+        once: that is the full softmax.
     vocab_size (int): V.
     RETURNS (Sample): The negatives.
     """
@@ -82,17 +82,14 @@ class Softmax(nn.Module):
         nn.init.zeros_(self.bias)
         return self
 
-    def forward(self, h: Tensor, targets: Tensor, sample: Optional[Sample]) -> Tensor:
+    def forward(self, h: Tensor, targets: Tensor, sample: Sample) -> Tensor:
         """The mean negative log likelihood of the targets, in nats.
 
         h (Floats2d): Outputs of the top layer, shape (n, width).
         targets (Ints1d): Word ids, shape (n,).
-        sample (Sample): Negatives for the sampled softmax; None for the full one.
+        sample (Sample): The negatives.
         RETURNS (Floats0d): The loss, which can be differentiated.
         """
-        if sample is None:
-            every_word = Sample(torch.arange(self.vocab_size), 0, self.vocab_size)
-            sample = every_word.to(h.device)
         loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
             h, self.weight, self.bias, targets, sample
         )

@@ -24,18 +24,12 @@ from ..bilm.lstm_grad import compile_cells
 from ..bilm.precision import has_fast_bfloat16
 from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..storage import hold
-from .checkpoint import (
-    BEST,
-    CHECKPOINT,
-    load_best,
-    load_checkpoint,
-    save_best,
-    save_checkpoint,
-)
+from .checkpoint import CHECKPOINT, load_checkpoint, save_checkpoint
 from .config import Settings
 from .corpus import Corpus, load_corpora
 from .distributed import joined_processes
 from .evaluation import Perplexity, evaluate_files
+from .initialization import load_start
 from .language_model import VOCABULARY, write_model
 from .loggers import LOG, Log
 from .run import Run, count_steps, start_run, train_step
@@ -59,8 +53,7 @@ def pretrain(
 
     settings (Settings): The config.
     output (Path): Receives options.json, weights.hdf5, vocab.txt, config.cfg,
-        log.jsonl, the last two checkpoints, the best weights if they are wanted, and
-        the cache of the corpus.
+        log.jsonl, the last two checkpoints, and the cache of the corpus.
     silent (bool): No progress bar and no messages.
     RETURNS (Perplexity): Of the held-out text, if there is one.
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
@@ -158,7 +151,7 @@ class _Training:
         if found.average < run.best[1]:
             run.best = run.step, found.average
             if keep_best and run.processes.is_first:
-                save_best(run, self.output)
+                write_model(run.bilm, run.softmax, self.output)
 
     def _save(self, signals: List[int]) -> None:
         run, settings = self.run, self.settings
@@ -183,9 +176,10 @@ class _Training:
         if run.mean is not None and int(run.mean.n_averaged):
             run.weights.load_state_dict(run.mean.module.state_dict())
         if self.settings.keep_best:
-            run.processes.wait()  # for the first one, which writes them
-            load_best(run, self.output)
-        if run.processes.is_first:
+            run.processes.wait()  # for the first one, which has written it
+            words = run.rows.corpus.words[: run.softmax.vocab_size]
+            load_start(run.bilm, run.softmax, words, str(self.output))
+        elif run.processes.is_first:
             write_model(run.bilm, run.softmax, self.output)
         found = self._perplexity(0) if self.dev else None
         if found is not None:
@@ -267,7 +261,7 @@ def _refuse(output: Path) -> None:
 
 def _remove_parts(output: Path) -> None:
     """Files that a run left that was killed while it wrote. Called under the lock."""
-    for name in (CHECKPOINT, BEST, LOG, VOCABULARY, "options.json", "weights.hdf5"):
+    for name in (CHECKPOINT, LOG, VOCABULARY, "options.json", "weights.hdf5"):
         for left in output.glob(f".{name}.*"):
             left.unlink()
 

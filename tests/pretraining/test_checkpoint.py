@@ -53,8 +53,9 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
 def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
     pretrain(make_settings(), tmp_path / "out", silent=True)
     config = (tmp_path / "out" / "config.cfg").read_text()
-    with pytest.raises(TrainingError, match=r"ELMO110.*training\.dropout"):
-        pretrain(make_settings(dropout=0.2), tmp_path / "out", silent=True)
+    for name, value in {"dropout": 0.2, "keep_best": True}.items():
+        with pytest.raises(TrainingError, match=rf"ELMO110.*\(training\.{name}\)"):
+            pretrain(make_settings(**{name: value}), tmp_path / "out", silent=True)
     with pytest.raises(TrainingError, match="ELMO110.*the text's documents"):
         text = tmp_path / "other.txt"
         text.write_text(made_up.text(70, 5))
@@ -106,21 +107,6 @@ def test_a_checkpoint_with_a_field_missing_or_wrong_counts_as_damaged(
         change(output / name, key, value)
     with pytest.raises(TrainingError, match=r"ELMO056.*checkpoint\.pt"):
         pretrain(settings, output, silent=True)
-
-
-def test_a_checkpoint_of_an_earlier_version_is_read(finished_run, tmp_path):
-    """Its sections were nested, and one had a setting that is gone."""
-    output = tmp_path / "out"
-    shutil.copytree(finished_run / "out", output)
-    saved = torch.load(output / checkpoint.CHECKPOINT, weights_only=True)
-    names = [k for k in saved["settings"] if k.startswith("training.softmax.")]
-    assert names and saved["settings"]["model.char_cnn.filters"][0] == [1, 8]
-    section = {k.split(".")[-1]: saved["settings"].pop(k) for k in names}
-    saved["settings"]["training.softmax"] = {**section, "sparse": False}
-    del saved["best"]
-    torch.save(saved, output / checkpoint.CHECKPOINT)
-    pretrain(read_settings(finished_run / "config.cfg"), output, silent=True)
-    assert_same_run(output, finished_run / "out")
 
 
 def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from spacy_elmo.pretraining import checkpoint, training
 from spacy_elmo.pretraining.config import OptimizerSettings, read_settings
 from spacy_elmo.pretraining.corpus import load_corpora
 from spacy_elmo.pretraining.run import learn_rate, start_run
-from spacy_elmo.pretraining.softmax import Softmax
+from spacy_elmo.pretraining.softmax import Softmax, draw_sample
 from spacy_elmo.pretraining.training import pretrain
 
 RECIPES = {
@@ -133,9 +133,10 @@ def test_a_window_sees_what_the_windows_before_it_left(make_settings, tmp_path, 
     def mean_loss(unroll_steps, n):
         settings = make_settings(state=state, dropout=0.0, unroll_steps=unroll_steps)
         run = start_run(settings, corpus)
-        states, found = None, []
+        words = draw_sample(None, corpus.vocab_size, corpus.vocab_size)
+        states, found = run.states, []
         for _ in range(n):
-            loss, states = run.objective(run.rows.read(), states, None)
+            loss, states = run.objective(run.rows.read(), states, words)
             found.append(loss.item())
         return np.mean(found)
 
