@@ -87,7 +87,7 @@ def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:
     with TemporaryDirectory() as cache, ExitStack() as peers:
         low = read_settings(args.config, {**settings, "training.precision": "bfloat16"})
         full = read_settings(args.config, {**settings, "training.precision": "float32"})
-        corpus, _ = load_corpora(low, Path(cache), silent=True)
+        corpus, _ = load_corpora(low, Path(cache))
         arms = {
             "plain PyTorch, float32": plain_step(full, corpus),
             "spacy_elmo, float32": our_step(full, corpus),

@@ -69,7 +69,7 @@ def measure(dim: int, precision: str, args: argparse.Namespace) -> Dict[str, Any
         },
     )  # fmt: skip
     with TemporaryDirectory() as cache:
-        corpus, _ = load_corpora(settings, Path(cache), silent=True)
+        corpus, _ = load_corpora(settings, Path(cache))
         step = our_step(settings, corpus)
         for _ in range(WARM_UP):
             step()

@@ -160,7 +160,6 @@ class Errors:
         "'spacy elmo info' prints."
     )
     E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
-    E062 = "[ELMO062] {name} needs held-out text: give it by --paths.dev."
     # Downloads
     E100 = (
         "[ELMO100] There is no published model '{name}': {names}, or nlpl/ID with a "

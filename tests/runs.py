@@ -47,7 +47,7 @@ def wait_for_the_first(rank, port):
     names = {"WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     os.environ.update({k: str(v) for k, v in {**names, "RANK": rank}.items()})
     distributed_c10d.default_pg_timeout = timedelta(seconds=1)
-    with joined_processes() as processes:
+    with joined_processes("cpu") as processes:
         if processes.is_first:
             time.sleep(2)
         processes.wait()

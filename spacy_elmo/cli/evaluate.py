@@ -7,7 +7,7 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ._app import app
-from .inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenization
+from .inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenizer
 from .pretrain import print_perplexities
 
 
@@ -29,18 +29,17 @@ def evaluate_cli(
     Evaluate a pretrained biLM on held-out text: perplexity by the exact full
     softmax, forward, backward and average, and bits per character.
     """
-    from ..pretraining.corpus import Preparation, load_each
+    from ..pretraining.corpus import load_each
     from ..pretraining.evaluation import evaluate_files
     from ..pretraining.language_model import LanguageModel
     from ..weights import resolve
 
     path = resolve(weights)
     model = LanguageModel.from_path(path, vocab_path=vocab_path)
-    nlp, settings = read_tokenization(path, lang, tokenized)
+    tokenizer = read_tokenizer(path, lang, tokenized)
     width = model.bilm.options.char_cnn.max_characters_per_token
-    preparation = Preparation(nlp, settings, width, model.words)
     with TemporaryDirectory() as cache:
-        files = load_each([text], Path(cache), preparation)
+        files = load_each([text], Path(cache), tokenizer, model.words, width)
         found = evaluate_files(model.bilm, model.softmax, files, state=state)
     if output_path is not None:
         srsly.write_json(output_path, {**found.to_dict(), "state": state})

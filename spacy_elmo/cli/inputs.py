@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..pipeline.component import ELMo
     from ..pipeline.vector_hooks import Layer
-    from ..pretraining.config import CorpusSettings
+    from ..pretraining.tokenizer import Tokenizer
 
 DEFAULT_WEIGHTS = "en_elmo_sm"
 # A batch of Docs, and the longest Doc: 50 MB of layers of the original model.
@@ -46,21 +46,22 @@ FILE: Any = {"exists": True, "dir_okay": False}
 JSON = Opt(False, "--json", "-j", help="Print JSON")
 
 
-def read_tokenization(
+def read_tokenizer(
     weights: Path, lang: Optional[str], tokenized: Optional[bool]
-) -> Tuple[Dict[str, Any], "CorpusSettings"]:
-    """[nlp] and [corpus] of the config that a model was trained by, where it is
-    known, with what the command line says instead.
+) -> "Tokenizer":
+    """The tokenizer of the config that a model was trained by, where it is known, with
+    what the command line says instead.
     """
-    from ..pretraining.config import CorpusSettings, check_section, read_config
+    from ..pretraining.config import check_sections, read_config
+    from ..pretraining.tokenizer import Tokenizer
 
     beside = (weights if weights.is_dir() else weights.parent) / "config.cfg"
-    config = dict(read_config(beside)) if beside.is_file() else {}
-    nlp = dict(config.get("nlp") or {"lang": "en"}) if lang is None else {"lang": lang}
-    settings = check_section(CorpusSettings, config.get("corpus") or {}, "corpus")
+    config = read_config(beside) if beside.is_file() else {}
+    found = check_sections({k: config[k] for k in ("nlp", "corpus") if k in config})
+    settings = found.corpus.as_it_stands()
     if tokenized is not None:
         settings = settings.model_copy(update={"tokenized": tokenized})
-    return nlp, settings.as_it_stands()
+    return Tokenizer(found.nlp if lang is None else {"lang": lang}, settings)
 
 
 def read_meta(path: Path) -> Dict[str, Any]:
@@ -95,9 +96,9 @@ def load_elmo(
 
     if pipeline is None:
         weights = weights or DEFAULT_WEIGHTS
-        config, settings = read_tokenization(resolve(weights), lang, tokenized)
-        tokenized = settings.tokenized
-        nlp = load_language(config)
+        tokenizer = read_tokenizer(resolve(weights), lang, tokenized)
+        tokenized = tokenizer.settings.tokenized
+        nlp = load_language(tokenizer.nlp)
         nlp.add_pipe("elmo", config={"model": {"weights": weights}})
     elif weights is None:
         nlp = load_model(pipeline)

@@ -35,12 +35,11 @@ def score_cli(
     from 0, of the words outside the vocabulary, which count as <UNK>.
     """
     from ..pretraining.language_model import LanguageModel
-    from ..pretraining.tokenizer import Tokenizer
     from ..weights import resolve
 
     path = resolve(weights or inputs.DEFAULT_WEIGHTS)
     model = LanguageModel.from_path(path, vocab_path=vocab_path)
-    tokenizer = Tokenizer(*inputs.read_tokenization(path, lang, tokenized))
+    tokenizer = inputs.read_tokenizer(path, lang, tokenized)
     is_first = True
     # Printed as it comes: the text may be endless.
     for part in inputs.batch_by_length(_read(text), inputs.BATCH_CHARACTERS):

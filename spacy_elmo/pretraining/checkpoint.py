@@ -22,7 +22,7 @@ FREE: Dict[str, Any] = {
     **dict.fromkeys(
         ("max_tokens", "max_epochs", "average_share", "compile", "eval_steps",
          "eval_tokens", "log_steps", "checkpoint_steps", "checkpoint_minutes",
-         "patience", "grad_clip", "precision", "logger"), True
+         "patience", "grad_clip", "device", "precision", "logger"), True
     ),
     "optimizer": {"learn_rate", "decay", "decay_share"},
 }  # fmt: skip

@@ -1,16 +1,9 @@
 """The sections of a pretraining config, checked by pydantic as spaCy checks its own."""
 
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Literal, Optional, Type, TypeVar, Union
+from typing import Annotated, Any, Dict, List, Literal, Optional, Union
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from thinc.api import Config
 
 from ..bilm import Options
@@ -20,16 +13,10 @@ Count = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
-# One path or several
+# One path, several, or null
 Paths = Annotated[
-    List[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)
+    List[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x or [])
 ]
-
-
-def _require_text(paths: Any) -> Any:
-    if not paths:
-        raise ValueError("is null: give the text by --paths.train")
-    return paths
 
 
 class Section(BaseModel):
@@ -39,10 +26,8 @@ class Section(BaseModel):
 class PathSettings(Section):
     """[paths]. Text is a file, a directory or a glob, or a list of them."""
 
-    train: Annotated[Paths, BeforeValidator(_require_text)] = Field(
-        None, validate_default=True
-    )
-    dev: Optional[Paths] = None  # perplexity is reported for each of its files
+    train: Paths = []
+    dev: Paths = []  # perplexity is reported for each of its files
     init_from: Optional[str] = None  # name or path of a trained model to start from
 
 
@@ -118,6 +103,7 @@ class TrainingSettings(Section):
     # Factor on the gradients: the reference scales them by unroll_steps, which the clip
     # and Adagrad notice.
     loss_scale: Positive = 1.0
+    device: Literal["auto", "cpu"] = "auto"  # a GPU if there is one
     # Of the products; "auto": bfloat16 where this machine is fast in it.
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     # Fuse the pointwise parts by torch.compile; "auto": where there is a C++ compiler
@@ -137,12 +123,6 @@ class TrainingSettings(Section):
     softmax: SoftmaxSettings = SoftmaxSettings()
     logger: Optional[Dict[str, Any]] = None  # one of spaCy's, beside log.jsonl
 
-    @model_validator(mode="after")
-    def _check(self) -> "TrainingSettings":
-        if self.average_share and self.keep_best:
-            raise ValueError("average_share must be 0 where keep_best is true")
-        return self
-
     @property
     def tokens_per_step(self) -> int:
         return self.rows * self.unroll_steps
@@ -151,7 +131,7 @@ class TrainingSettings(Section):
 class Sections(Section):
     """The sections of a config."""
 
-    paths: PathSettings = Field({}, validate_default=True)
+    paths: PathSettings = PathSettings()
     nlp: Dict[str, Any] = {"lang": "en"}
     corpus: CorpusSettings = CorpusSettings()
     vocabulary: VocabularySettings = VocabularySettings()
@@ -183,11 +163,17 @@ def read_settings(
     RAISES (WeightsError): If [model] is.
     """
     config = read_config(path, overrides)
-    found = check_section(Sections, config)
+    found = check_sections(config)
     training = found.training
-    if not found.paths.dev and (training.keep_best or training.patience):
-        name = "keep_best" if training.keep_best else "patience"
-        raise CorpusError(Errors.E062.format(name=f"training.{name}"))
+    if not found.paths.train:
+        raise unusable("paths.train", "is null: give the text by --paths.train")
+    for name in ("keep_best", "patience"):
+        if getattr(training, name) and not found.paths.dev:
+            problem = "needs held-out text: give it by --paths.dev"
+            raise unusable(f"training.{name}", problem)
+    if training.keep_best and training.average_share:
+        problem = "must be 0 where keep_best is true"
+        raise unusable("training.average_share", problem)
     options = Options.from_dict(config.get("model"), f"{path}: model")
     return Settings(**dict(found), config=config, options=options, code=code)
 
@@ -202,38 +188,25 @@ def read_config(
         raise unusable(path, str(e)) from None
 
 
-S = TypeVar("S", bound=Section)
+def check_sections(config: Dict[str, Any]) -> Sections:
+    """Check the sections of a config, some of which may be left out.
 
-
-def check_section(section: Type[S], values: Any, name: str = "") -> S:
-    """Check the settings of a section.
-
-    values (Dict[str, Any]): As they stand in the config.
-    name (str): The section, for errors.
-    RAISES (CorpusError): If a setting is unknown or impossible.
+    RAISES (CorpusError): If a section or a setting is unknown or impossible.
     """
     try:
-        return section.model_validate(values)
+        return Sections.model_validate(config)
     except ValidationError as e:
-        # A name that is misspelt is the reason why another setting is missing.
-        error = min(e.errors(), key=lambda error: error["type"] != "extra_forbidden")
-    where = [*([name] if name else []), *map(str, error["loc"])]
+        error = e.errors()[0]
+    *parents, name = map(str, error["loc"])
     if error["type"] == "extra_forbidden":
-        known = ", ".join(_settings_of(section, error["loc"][:-1]))
-        parent = f"[{'.'.join(where[:-1])}]" if where[:-1] else "the config"
-        problem = f"is not a setting of {parent}. Those are {known}"
-        raise unusable(where[-1], problem)
-    if error["type"] == "value_error":
-        raise unusable(".".join(where), str(error["ctx"]["error"]))
+        section: Any = Sections
+        for parent in parents:
+            section = section.model_fields[parent].annotation
+        where = f"[{'.'.join(parents)}]" if parents else "the config"
+        problem = f"is not a setting of {where}. Those are "
+        raise unusable(name, problem + ", ".join(section.model_fields))
     wanted = error["msg"].replace("Input should be ", "")
+    name = ".".join([*parents, name])
     raise CorpusError(
-        Errors.E038.format(
-            name=".".join(where), wanted=wanted, found=repr(error["input"])
-        )
+        Errors.E038.format(name=name, wanted=wanted, found=repr(error["input"]))
     )
-
-
-def _settings_of(section: Any, path: Any) -> List[str]:
-    for name in path:
-        section = section.model_fields[name].annotation
-    return list(section.model_fields)

@@ -5,7 +5,6 @@ import json
 import mmap
 import shutil
 from array import array
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import (
     Any,
@@ -14,9 +13,9 @@ from typing import (
     Iterator,
     List,
     NamedTuple,
-    Optional,
     Sequence,
     Tuple,
+    Union,
 )
 
 import numpy as np
@@ -27,7 +26,7 @@ from ..bilm.characters import words_to_ids
 from ..errors import CorpusError, Errors, unusable
 from ..storage import sha256
 from ..text import find_texts, read_documents
-from .config import CorpusSettings, Settings
+from .config import Settings, VocabularySettings
 from .noise import with_ascii_quotes, with_noise
 from .tokenizer import Sentences, Tokenizer, tokenize
 from .vocabulary import (
@@ -40,6 +39,8 @@ from .vocabulary import (
 )
 
 Ints = npt.NDArray[Any]
+# The words that the softmax predicts, or how to choose them from the text.
+Vocabulary = Union[List[str], VocabularySettings]
 
 VERSION = 3
 # Tokens that are in memory at a time while the ids are rewritten, and words whose
@@ -116,62 +117,37 @@ class Corpus(NamedTuple):
         return np.where(ids < self.vocab_size, ids, UNK_ID)
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """How text becomes a corpus."""
-
-    nlp: Dict[str, Any]  # [nlp] of the config, which names the tokenizer
-    settings: CorpusSettings
-    max_characters: int  # the fixed width of a word
-    vocabulary: Optional[List[str]] = None  # None makes one from the text
-    min_count: int = 1
-    max_size: int = 2**31
-    code: Optional[Path] = None  # Python file with functions that `nlp` names
-
-
-def load_corpora(
-    settings: Settings, output: Path, *, silent: bool = False
-) -> Tuple[Corpus, Dict[str, Corpus]]:
+def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Corpus]]:
     """The training text, and each held-out file by the same vocabulary.
 
     output (Path): The caches are in its folder `corpus`.
     RETURNS (Tuple[Corpus, Dict[str, Corpus]]): Training text, and held-out text by
         the names of its files.
     """
-    folder, given = output / "corpus", settings.vocabulary
-    preparation = Preparation(
-        settings.nlp,
-        settings.corpus,
-        settings.options.char_cnn.max_characters_per_token,
-        None if given.path is None else read_vocabulary(given.path),
-        given.min_count,
-        given.max_size,
-        settings.code,
-    )
+    folder, vocabulary = output / "corpus", settings.vocabulary
+    tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
+    width = settings.options.char_cnn.max_characters_per_token
+    words = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
     files = find_files(settings.paths.train)
-    train = load_corpus(files, folder / "train", preparation, silent=silent)
-    preparation = replace(
-        preparation,
-        settings=settings.corpus.as_it_stands(),
-        vocabulary=train.words[: train.vocab_size],
-    )
-    held_out = settings.paths.dev or []
-    return train, load_each(held_out, folder / "dev", preparation, silent=silent)
+    train = load_corpus(files, folder / "train", tokenizer, words, width)
+    tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
+    words = train.words[: train.vocab_size]
+    return train, load_each(settings.paths.dev, folder / "dev", tokenizer, words, width)
 
 
 def load_each(
     paths: Sequence[str],
     folder: Path,
-    preparation: Preparation,
-    *,
-    silent: bool = False,
+    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
+    width: int,
 ) -> Dict[str, Corpus]:
     """Each file as a corpus of its own, by its name."""
     files = find_files(paths)
     names = [file.name for file in files]
     return {
         name if names.count(name) == 1 else str(file): load_corpus(
-            [file], folder / str(i), preparation, silent=silent
+            [file], folder / str(i), tokenizer, vocabulary, width
         )
         for i, (name, file) in enumerate(zip(names, files))
     }
@@ -185,31 +161,34 @@ def find_files(paths: Sequence[str]) -> List[Path]:
 def load_corpus(
     files: Sequence[Path],
     cache: Path,
-    preparation: Preparation,
-    *,
-    silent: bool = False,
+    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
+    width: int,
 ) -> Corpus:
     """Open the cache of a corpus, and make it first unless it is there for the same
-    files and preparation.
+    text and arguments.
 
     files (Sequence[Path]): Text that `find_files` found.
     cache (Path): Directory of the cache. One process at a time may make it.
-    preparation (Preparation): How the text becomes a corpus.
-    silent (bool): No progress bar.
+    tokenizer (Tokenizer): Its settings choose the documents, too.
+    vocabulary (List[str] or VocabularySettings): The words that the softmax predicts,
+        or how to choose them from the text.
+    width (int): Characters that the encoder reads of a word, with the marks of its
+        ends.
     RETURNS (Corpus): The text.
     RAISES (CorpusError): If there is no text, if a file is damaged, or if a weight is
         for no file.
     """
-    weights = weights_of(files, preparation.settings.weights)
-    key = fingerprint(files, preparation)
-    meta, width = cache / "meta.json", preparation.max_characters
+    weights = weights_of(files, tokenizer.settings.weights)
+    key = fingerprint(files, tokenizer, vocabulary, width)
+    meta = cache / "meta.json"
     if not meta.is_file() or json.loads(meta.read_text()).get("key") != key:
         making = cache.with_name(cache.name + ".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
         try:
-            documents = _read(files, preparation, silent)
-            made = _write_cache(documents, making, weights, preparation)
+            documents = _read(files, tokenizer)
+            made = _write_cache(documents, making, weights, vocabulary, width)
             if not made["counts"]["sentences"]:
                 names = ", ".join(map(str, files))
                 raise CorpusError(Errors.E050.format(path=f"{names}: it has no words"))
@@ -251,31 +230,30 @@ def weights_of(files: Sequence[Path], patterns: Dict[str, float]) -> List[float]
     return weights
 
 
-def fingerprint(files: Sequence[Path], preparation: Preparation) -> str:
-    """Changes when the text or the preparation does: not when files are copied to
+def fingerprint(
+    files: Sequence[Path], tokenizer: Tokenizer, vocabulary: Vocabulary, width: int
+) -> str:
+    """Changes when the text or what is made of it does: not when files are copied to
     another folder or machine, where tokenizing them again would take hours.
     """
     contents = [(file.name, sha256(file)) for file in files]
     # How many processes tokenize makes no difference.
-    made_by = {
-        **vars(preparation),
-        "settings": preparation.settings.model_dump(exclude={"n_process"}),
-        "code": None if preparation.code is None else sha256(preparation.code),
-    }
-    key = json.dumps([VERSION, contents, made_by], sort_keys=True, default=str)
+    settings = tokenizer.settings.model_dump(exclude={"n_process"})
+    code = tokenizer.code and sha256(tokenizer.code)
+    made_by = [VERSION, contents, tokenizer.nlp, settings, code, vocabulary, width]
+    key = json.dumps(made_by, sort_keys=True, default=str)
     return hashlib.sha256(key.encode("utf8")).hexdigest()
 
 
 def _read(
-    files: Sequence[Path], preparation: Preparation, silent: bool
+    files: Sequence[Path], tokenizer: Tokenizer
 ) -> Iterator[Tuple[int, Sentences]]:
     """Each document with the number of its file, as sentences of words."""
-    settings = preparation.settings
-    tokenizer = Tokenizer(preparation.nlp, settings, preparation.code)
+    settings = tokenizer.settings
     texts = ((i, text) for i, file in enumerate(files) for text in read_documents(file))
     quoted = with_ascii_quotes(texts, settings)
     documents = tokenize(quoted, tokenizer, settings.n_process)
-    with tqdm(unit=" words", unit_scale=True, disable=silent, desc="Corpus") as bar:
+    with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
         for source, sentences in with_noise(documents, settings):
             bar.update(sum(map(len, sentences)))
             yield source, sentences
@@ -285,7 +263,8 @@ def _write_cache(
     documents: Iterable[Tuple[int, Sentences]],
     folder: Path,
     weights: Sequence[float],
-    preparation: Preparation,
+    vocabulary: Vocabulary,
+    width: int,
 ) -> Dict[str, Any]:
     """Write the files of a cache. Two passes: words get ids as they turn up, and then
     by rank.
@@ -295,10 +274,12 @@ def _write_cache(
     ids, n_read, counts = _write_provisional(documents, folder, weights)
     # Rounded: ten times 0.3 is no less than 3.
     frequency = {w: round(n_read[i], 6) for w, i in ids.items() if i != UNK_ID}
-    given, width = preparation.vocabulary, preparation.max_characters
-    words = rank_words(frequency, given)
-    limits = preparation.min_count, preparation.max_size
-    size = vocabulary_size(words, frequency, *limits) if given is None else len(given)
+    if isinstance(vocabulary, list):
+        words, size = rank_words(frequency, vocabulary), len(vocabulary)
+    else:
+        words = rank_words(frequency)
+        limits = vocabulary.min_count, vocabulary.max_size
+        size = vocabulary_size(words, frequency, *limits)
     rank = np.arange(len(ids), dtype=np.int32)
     for r, word in enumerate(words):
         if r >= len(SPECIAL) and word in ids:

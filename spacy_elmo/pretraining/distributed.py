@@ -58,12 +58,14 @@ ALONE = Processes()  # on the CPU
 
 
 @contextmanager
-def joined_processes() -> Iterator[Processes]:
+def joined_processes(wanted: str) -> Iterator[Processes]:
     """The processes that `torchrun` has started, or this one alone. They exchange
     gradients by NCCL on GPUs and by gloo on CPUs.
+
+    wanted (str): "cpu", or "auto" for a GPU each where there are any.
     """
     local = int(os.environ.get("LOCAL_RANK", 0))
-    on_gpu = torch.cuda.is_available()
+    on_gpu = wanted == "auto" and torch.cuda.is_available()
     device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
     n = int(os.environ.get("WORLD_SIZE", 1))
     if n == 1:

@@ -4,7 +4,7 @@ a group of its own, which readers of that layout ignore.
 
 import math
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -143,12 +143,13 @@ class LanguageModel:
             with boundaries. Column 0: given the words before. Column 1: given the
             words after.
         """
-        _check_words(sentences)
-        others: Dict[str, int] = {}
-        texts = [self._number(sentence, others) for sentence in sentences]
-        words = [*self.words, *others]
+        ids = dict(self._ids)  # words outside the vocabulary are numbered behind it
+        texts = [
+            np.array([*(ids.setdefault(word, len(ids)) for word in sentence), EOS_ID])
+            for sentence in _without_boundaries(sentences)
+        ]
         found = []
-        for nats in log_likelihoods(self.bilm, self.softmax, texts, words):
+        for nats in log_likelihoods(self.bilm, self.softmax, texts, list(ids)):
             bits = np.zeros((nats.shape[1] + 1, 2))
             bits[1:, 0] = -nats[0] / math.log(2)
             bits[:-1, 1] = -nats[1, ::-1] / math.log(2)
@@ -175,12 +176,10 @@ class LanguageModel:
             vocabulary without the special words.
         RAISES (IndexError): If the sentence has no such position.
         """
-        _check_words([sentence])
-        i = range(len(sentence))[i]
+        (words,) = _without_boundaries([sentence])
+        i = range(len(words))[i]
         ranks = torch.arange(len(self.words), device=self.softmax.bias.device)
         joint = -torch.log(torch.log1p(1 / (ranks + 1.0)))
-        # Special words of a text are no boundaries.
-        words = [UNK if word in SPECIAL else word for word in sentence]
         before, after = [BOS, *words[:i]], [EOS, *words[:i:-1]]
         for d, read in enumerate((before, after)):
             x = self.bilm.encode_words(read)
@@ -191,24 +190,16 @@ class LanguageModel:
         scores, ids = joint.log_softmax(0).topk(min(n, len(ranks) - len(SPECIAL)))
         return [(self.words[k], p) for k, p in zip(ids.tolist(), scores.tolist())]
 
-    def _number(self, sentence: Sequence[str], others: Dict[str, int]) -> Ints1d:
-        """The ids of a sentence and its end. Words outside the vocabulary are
-        numbered in `others`, from its size on.
-        """
-        first = len(self.words)
-        ids = [
-            UNK_ID if word in SPECIAL  # no boundary
-            else self._ids[word] if word in self._ids
-            else others.setdefault(word, first + len(others))
-            for word in sentence
-        ]  # fmt: skip
-        return np.array([*ids, EOS_ID])
 
+def _without_boundaries(sentences: Sequence[Sequence[str]]) -> List[List[str]]:
+    """Special words of a text are no boundaries: they count as <UNK>.
 
-def _check_words(sentences: Sequence[Sequence[str]]) -> None:
+    RAISES (ValueError): If a sentence is a string.
+    """
     for i, sentence in enumerate(sentences):
         if isinstance(sentence, str):
             raise ValueError(Errors.E022.format(i=i))
+    return [[UNK if word in SPECIAL else word for word in s] for s in sentences]
 
 
 @torch.no_grad()

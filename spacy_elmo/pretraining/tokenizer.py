@@ -3,20 +3,11 @@
 import sys
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Deque,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Tuple,
-)
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from spacy.util import minibatch
 
@@ -36,26 +27,16 @@ MAX_STRINGS = 200_000
 _LINE_BREAKS = str.maketrans("\n\r", "  ")
 
 
+@dataclass
 class Tokenizer:
-    """A document -> sentences of words, by the tokenizer of a spaCy language.
+    """A document -> sentences of words, by the tokenizer of a spaCy language."""
 
-    nlp (Dict[str, Any]): [nlp] of a config.
-    settings (CorpusSettings): [corpus] of a config.
-    code (Path): Python file with registered functions that [nlp] names.
-    """
-
-    def __init__(
-        self,
-        nlp: Dict[str, Any],
-        settings: CorpusSettings,
-        code: Optional[Path] = None,
-    ):
-        self.nlp = nlp
-        self.settings = settings
-        self.code = code
-        # Made on first use, in the process that uses it.
-        self._language: Optional["Language"] = None
-        self._segment: Any = None
+    nlp: Dict[str, Any]  # [nlp] of a config
+    settings: CorpusSettings  # [corpus] of a config
+    code: Optional[Path] = None  # Python file with functions that [nlp] names
+    # Made on first use, in the process that uses it.
+    _language: Optional["Language"] = field(default=None, init=False)
+    _segment: Any = field(default=None, init=False)
 
     def __call__(self, document: Any) -> Sentences:
         """Split a document.
@@ -143,7 +124,7 @@ def tokenize(
     with ProcessPoolExecutor(
         n_process, get_context(start), _set_tokenizer, (tokenizer,)
     ) as pool:
-        under_way: Deque[Future[List[Tuple[int, Sentences]]]] = deque()
+        under_way: deque[Future[List[Tuple[int, Sentences]]]] = deque()
         batches = minibatch(documents, BATCH_DOCUMENTS)  # type: ignore[no-untyped-call]
         for batch in batches:
             under_way.append(pool.submit(_tokenize_batch, batch))

@@ -54,7 +54,7 @@ def pretrain(
     settings (Settings): The config.
     output (Path): Receives options.json, weights.hdf5, vocab.txt, config.cfg,
         log.jsonl, the last two checkpoints, and the cache of the corpus.
-    silent (bool): No progress bar and no messages.
+    silent (bool): No messages, and no progress bar of the training.
     RETURNS (Perplexity): Of the held-out text, if there is one.
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
     RAISES (TrainingError): If the training cannot go on, or was interrupted by SIGINT
@@ -64,15 +64,18 @@ def pretrain(
     # 1024 of them by default. Each batch has another number of distinct words, and
     # so bfloat16 on a CPU would grow by gigabytes.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
-    with joined_processes() as processes, ExitStack() as stack:
+    wanted = settings.training.device
+    with joined_processes(wanted) as processes, ExitStack() as stack:
         silent = silent or not processes.is_first
         if processes.is_first:
             output.mkdir(parents=True, exist_ok=True)
             stack.enter_context(hold(output / LOCK, partial(_refuse, output)))
             _remove_parts(output)
-            load_corpora(settings, output, silent=silent)
-        processes.wait()  # for the cache, which the others only open
-        train, dev = load_corpora(settings, output, silent=silent)
+        else:
+            processes.wait()  # for the cache, which the first one makes
+        train, dev = load_corpora(settings, output)
+        if processes.is_first:
+            processes.wait()
         _check_words(settings, train, dev)
         settings = _choose(settings, train, processes.device)
         if not silent:

@@ -35,10 +35,8 @@ def vocabulary_size(
     words: Sequence[str], counts: Mapping[str, float], min_count: int, max_size: int
 ) -> int:
     """How many of the ranked words the softmax predicts; the others are <UNK>."""
-    size = len(SPECIAL)
-    while size < min(len(words), max_size) and counts[words[size]] >= min_count:
-        size += 1
-    return size
+    others = words[len(SPECIAL) : max_size]
+    return len(SPECIAL) + sum(counts[word] >= min_count for word in others)
 
 
 def read_vocabulary(path: Union[str, Path]) -> List[str]:

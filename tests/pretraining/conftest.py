@@ -8,8 +8,13 @@ from thinc.api import Config
 
 import spacy_elmo.layers.segmenters  # noqa: F401 (registers the segmenters)
 from spacy_elmo.pretraining import training
-from spacy_elmo.pretraining.config import CorpusSettings, read_settings
-from spacy_elmo.pretraining.corpus import Preparation, load_corpus
+from spacy_elmo.pretraining.config import (
+    CorpusSettings,
+    VocabularySettings,
+    read_settings,
+)
+from spacy_elmo.pretraining.corpus import load_corpus
+from spacy_elmo.pretraining.tokenizer import Tokenizer
 from spacy_elmo.pretraining.training import pretrain
 
 
@@ -23,20 +28,20 @@ def one_thread():
 
 @pytest.fixture
 def make_corpus(tmp_path):
-    """make_corpus(text, **settings of [corpus] and of Preparation) -> Corpus; several
-    texts are files text-0.txt, text-1.txt ..."""
+    """make_corpus(text, **settings of [vocabulary]) -> Corpus; `settings` are those of
+    [corpus]; several texts are files text-0.txt, text-1.txt ..."""
 
-    def make(text, name="text.txt", tokenized=True, settings=None, **how):
+    def make(text, name="text.txt", settings=None, vocabulary=None, code=None, **how):
         texts = {name: text}
         if isinstance(text, list):
             texts = {f"text-{i}.txt": text for i, text in enumerate(text)}
         for file, content in texts.items():
             (tmp_path / file).write_text(content, encoding="utf8")
-        settings = CorpusSettings(tokenized=tokenized, **(settings or {}))
-        how = {"nlp": {"lang": "en"}, "max_characters": 16, **how}
-        files = [tmp_path / file for file in texts]
-        preparation = Preparation(settings=settings, **how)
-        return load_corpus(files, tmp_path / f"{name}.cache", preparation, silent=True)
+        settings = CorpusSettings(**{"tokenized": True, **(settings or {})})
+        tokenizer = Tokenizer({"lang": "en"}, settings, code)
+        vocabulary = vocabulary or VocabularySettings(**{"min_count": 1, **how})
+        files, cache = [tmp_path / file for file in texts], tmp_path / f"{name}.cache"
+        return load_corpus(files, cache, tokenizer, vocabulary, 16)
 
     return make
 

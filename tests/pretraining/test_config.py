@@ -52,7 +52,7 @@ def test_the_original_config_is_the_recipe_of_the_paper():
             3,
             r"n: is not a setting of \[training.softmax\]. Those.*",
         ),
-        ("training.patience", 3, "ELMO062.*training.patience.*paths.dev"),
+        ("training.patience", 3, "training.patience: needs held-out text.*paths.dev"),
         ("corpus.ascii_quotes", -1, "ascii_quotes must be greater than or equal to 0"),
         ("corpus.weights", {"a": -1.0}, "weights.a must be greater than or equal to 0"),
         ("vocabulary.path", 3, "path must be a valid string, not 3"),

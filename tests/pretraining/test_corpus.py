@@ -6,8 +6,9 @@ import pytest
 from spacy_elmo.bilm.characters import words_to_ids
 from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining import corpus as corpus_module
-from spacy_elmo.pretraining.config import CorpusSettings
-from spacy_elmo.pretraining.corpus import Preparation, load_corpora
+from spacy_elmo.pretraining.config import CorpusSettings, VocabularySettings
+from spacy_elmo.pretraining.corpus import load_corpora
+from spacy_elmo.pretraining.tokenizer import Tokenizer
 from spacy_elmo.pretraining.vocabulary import SPECIAL
 
 TEXT = "b a b\na c\n\n\nb <S> d\n"
@@ -51,17 +52,18 @@ def test_words_with_odd_characters_survive(make_corpus):
 def test_the_cache_is_reused_until_something_changes(
     make_corpus, tmp_path, monkeypatch
 ):
-    first = make_corpus(TEXT, min_count=1)
+    first = make_corpus(TEXT)
     copy = tmp_path / "copy"
     copy.mkdir()
 
-    def again(text, **how):
+    def again(text, n_process=1, **limits):
         # In another folder, at another time.
         (copy / "text.txt").write_text(text)
-        settings = CorpusSettings(tokenized=True, n_process=how.pop("n_process", 1))
-        preparation = Preparation({"lang": "en"}, settings, 16, **how)
+        settings = CorpusSettings(tokenized=True, n_process=n_process)
+        tokenizer = Tokenizer({"lang": "en"}, settings)
+        vocabulary = VocabularySettings(**{"min_count": 1, **limits})
         files, cache = [copy / "text.txt"], tmp_path / "text.txt.cache"
-        return corpus_module.load_corpus(files, cache, preparation, silent=True)
+        return corpus_module.load_corpus(files, cache, tokenizer, vocabulary, 16)
 
     with monkeypatch.context() as patch:
         patch.setattr(corpus_module, "tokenize", None)
@@ -84,15 +86,11 @@ def test_the_cache_is_made_anew_for_other_code(make_corpus, tmp_path, monkeypatc
     code = tmp_path / "code.py"
     code.write_text("x = 1")
     make_corpus(TEXT, code=code)
-    # As it was before: make_corpus writes it anew.
-    files, cache = [tmp_path / "text.txt"], tmp_path / "text.txt.cache"
-    settings = CorpusSettings(tokenized=True)
-    preparation = Preparation({"lang": "en"}, settings, 16, code=code)
     monkeypatch.setattr(corpus_module, "tokenize", None)
-    assert corpus_module.load_corpus(files, cache, preparation).n_documents == 2
+    assert make_corpus(TEXT, code=code).n_documents == 2
     code.write_text("x = 2")
     with pytest.raises(TypeError):
-        corpus_module.load_corpus(files, cache, preparation, silent=True)
+        make_corpus(TEXT, code=code)
 
 
 def in_epoch(corpus, i):
@@ -121,7 +119,7 @@ def test_files_are_read_as_often_as_their_weights_say(make_corpus):
 
 def test_the_vocabulary_is_that_of_the_text_as_it_is_read(make_corpus):
     texts = ["rare rare rare\n", "frequent frequent\n"]
-    corpus = make_corpus(texts, settings={"weights": {"text-0": 0.3}}, min_count=1)
+    corpus = make_corpus(texts, settings={"weights": {"text-0": 0.3}})
     assert corpus.words[3:] == ["frequent", "rare"]
     assert corpus.vocab_size == 4
     assert corpus.counts.words == pytest.approx(2.9)
@@ -150,7 +148,7 @@ def test_several_paths_are_one_corpus(make_settings, tmp_path):
     paths = [str(tmp_path / "train.txt"), str(folder), str(folder / "*.txt")]
     overrides = {"paths.train": paths, "paths.dev": str(folder)}
     settings = make_settings(overrides=overrides)
-    train, dev = load_corpora(settings, tmp_path / "out", silent=True)
+    train, dev = load_corpora(settings, tmp_path / "out")
     assert len(train.weights) == 3
     assert train.n_documents == 62
     assert list(dev) == ["a.txt", "b.txt"]
@@ -164,6 +162,6 @@ def test_an_empty_text_is_an_error(make_corpus, text):
 
 def test_held_out_text_has_the_vocabulary_of_the_training_text(make_settings, tmp_path):
     settings = make_settings(overrides={"vocabulary.max_size": 10})
-    train, dev = load_corpora(settings, tmp_path / "out", silent=True)
+    train, dev = load_corpora(settings, tmp_path / "out")
     assert train.vocab_size == dev["dev.txt"].vocab_size == 10
     assert train.words[:10] == dev["dev.txt"].words[:10]

@@ -74,7 +74,7 @@ def test_processes_wait_for_a_long_tokenization(start_process):
 
 def test_more_processes_than_rows_are_refused(make_settings, tmp_path):
     settings = make_settings()
-    corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
+    corpus, _ = load_corpora(settings, tmp_path / "out")
     with pytest.raises(CorpusError, match="training.rows.*processes, 5"):
         start_run(settings, corpus, Processes(0, 5))
 

@@ -12,7 +12,7 @@ from spacy_elmo.pretraining.vocabulary import BOS_ID, EOS_ID
 def test_a_window_is_read_as_its_sentences_are(make_settings, tmp_path):
     """By `encode`, which reads each sentence alone, as the plugin does."""
     settings = make_settings(state="zero", dropout=0.0, rows=3, unroll_steps=40)
-    corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
+    corpus, _ = load_corpora(settings, tmp_path / "out")
     run = start_run(settings, corpus)
     inputs = run.rows.read().inputs
     table = run.bilm.encode_words(corpus.words)
@@ -42,7 +42,7 @@ def test_recorded_windows_train_like_others(
     make_settings, tmp_path, monkeypatch, precision
 ):
     settings = make_settings(dropout=0.0, precision=precision)
-    corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
+    corpus, _ = load_corpora(settings, tmp_path / "out")
     found = []
     for record in (WindowReader.record, lambda self: None):
         monkeypatch.setattr(WindowReader, "record", record)

@@ -128,7 +128,7 @@ def test_a_window_sees_what_the_windows_before_it_left(make_settings, tmp_path, 
     """The loss of two short windows is that of a long one, in either state: what is
     carried is all that the second needs, and "zero" forgets it at each sentence."""
     settings = make_settings(state=state, dropout=0.0)
-    corpus, _ = load_corpora(settings, tmp_path / "out", silent=True)
+    corpus, _ = load_corpora(settings, tmp_path / "out")
 
     def mean_loss(unroll_steps, n):
         settings = make_settings(state=state, dropout=0.0, unroll_steps=unroll_steps)
