@@ -44,7 +44,8 @@ def pretrain_config(train, dev=None, **training):
         "model": TINY_MODEL,
         "training": {
             "rows": 4, "unroll_steps": 10, "state": "zero", "max_tokens": 320,
-            "dropout": 0.1, "device": "cpu", "log_steps": 1, "eval_steps": 4, "checkpoint_steps": 3,
-            "optimizer": optimizer, "softmax": {"kind": "full"}, **training,
+            "dropout": 0.1, "device": "cpu", "log_steps": 1, "eval_steps": 4,
+            "checkpoint_steps": 3, "optimizer": optimizer,
+            "softmax": {"kind": "full"}, **training,
         },
     }  # fmt: skip

@@ -14,7 +14,7 @@ from wasabi.markdown import MarkdownRenderer
 from ..errors import CorpusError, Errors
 from ._app import app
 from .info import geometry
-from .inputs import FILE, read_meta, read_tokenization
+from .inputs import FILE, read_meta, read_tokenizer
 from .plot import LOG, read_log
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def package_cli(
 
 def describe(bilm: Path, meta_path: Path) -> Dict[str, Any]:
     """The meta.json of a biLM, and what its config and log say besides."""
-    nlp, _ = read_tokenization(bilm, None, None)
-    meta: Dict[str, Any] = {"lang": nlp["lang"], "version": "0.0.0"}
+    lang = read_tokenizer(bilm, None, None).nlp["lang"]
+    meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
     if (bilm / LOG).is_file():
         meta["training"] = read_log(bilm / LOG)[-1]
     meta.update(read_meta(meta_path))
@@ -138,9 +138,9 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
         shutil.copyfile(bilm / "vocab.txt", module / "vocab.txt")
     if (bilm / "config.cfg").is_file():
         # How text was tokenized; the rest has paths of this machine.
-        nlp, corpus = read_tokenization(bilm, None, None)
-        config = Config({"nlp": nlp, "corpus": corpus.model_dump()})
-        config.to_disk(module / "config.cfg")
+        tokenizer = read_tokenizer(bilm, None, None)
+        kept = {"nlp": tokenizer.nlp, "corpus": tokenizer.settings.model_dump()}
+        Config(kept).to_disk(module / "config.cfg")
     srsly.write_json(module / "meta.json", meta)
     fields = {"name": meta["name"], "version": meta["version"], "requires": __version__}
     (module / "__init__.py").write_text(INIT.format(**fields), encoding="utf8")
