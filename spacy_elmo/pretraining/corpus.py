@@ -6,17 +6,7 @@ import mmap
 import shutil
 from array import array
 from pathlib import Path
-from typing import (
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Sequence,
-    Tuple,
-    Union,
-)
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,21 +16,19 @@ from ..bilm.characters import words_to_ids
 from ..errors import CorpusError, Errors, unusable
 from ..storage import sha256
 from ..text import find_texts, read_documents
-from .config import Settings, VocabularySettings
+from .config import Settings
 from .noise import with_ascii_quotes, with_noise
 from .tokenizer import Sentences, Tokenizer, tokenize
 from .vocabulary import (
     EOS_ID,
     SPECIAL,
     UNK_ID,
+    Vocabulary,
     rank_words,
     read_vocabulary,
-    vocabulary_size,
 )
 
 Ints = npt.NDArray[Any]
-# The words that the softmax predicts, or how to choose them from the text.
-Vocabulary = Union[List[str], VocabularySettings]
 
 VERSION = 3
 # Tokens that are in memory at a time while the ids are rewritten, and words whose
@@ -127,9 +115,9 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     folder, vocabulary = output / "corpus", settings.vocabulary
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
     width = settings.options.char_cnn.max_characters_per_token
-    words = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
+    wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
     files = find_files(settings.paths.train)
-    train = load_corpus(files, folder / "train", tokenizer, words, width)
+    train = load_corpus(files, folder / "train", tokenizer, wanted, width)
     tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
     words = train.words[: train.vocab_size]
     return train, load_each(settings.paths.dev, folder / "dev", tokenizer, words, width)
@@ -274,12 +262,7 @@ def _write_cache(
     ids, n_read, counts = _write_provisional(documents, folder, weights)
     # Rounded: ten times 0.3 is no less than 3.
     frequency = {w: round(n_read[i], 6) for w, i in ids.items() if i != UNK_ID}
-    if isinstance(vocabulary, list):
-        words, size = rank_words(frequency, vocabulary), len(vocabulary)
-    else:
-        words = rank_words(frequency)
-        limits = vocabulary.min_count, vocabulary.max_size
-        size = vocabulary_size(words, frequency, *limits)
+    words, size = rank_words(frequency, vocabulary)
     rank = np.arange(len(ids), dtype=np.int32)
     for r, word in enumerate(words):
         if r >= len(SPECIAL) and word in ids:

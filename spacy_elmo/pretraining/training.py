@@ -64,8 +64,7 @@ def pretrain(
     # 1024 of them by default. Each batch has another number of distinct words, and
     # so bfloat16 on a CPU would grow by gigabytes.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
-    wanted = settings.training.device
-    with joined_processes(wanted) as processes, ExitStack() as stack:
+    with joined_processes(settings.training.device) as processes, ExitStack() as stack:
         silent = silent or not processes.is_first
         if processes.is_first:
             output.mkdir(parents=True, exist_ok=True)

@@ -1,42 +1,42 @@
 from collections import Counter
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence, Union
+from typing import List, Mapping, Sequence, Tuple, Union
 
 from ..bilm.characters import BOS, EOS
 from ..errors import unusable
 from ..storage import replacing
+from .config import VocabularySettings
 
 UNK = "<UNK>"
 SPECIAL = (BOS, EOS, UNK)
 BOS_ID, EOS_ID, UNK_ID = range(3)
+# The words that the softmax predicts, or how to choose them from the text.
+Vocabulary = List[str] | VocabularySettings
 # bilm-tf's own files end in this line and tell its readers to skip it.
 END_OF_FILE = "!!!MAXTERMID"
 
 
 def rank_words(
-    counts: Mapping[str, float], first: Optional[Sequence[str]] = None
-) -> List[str]:
+    counts: Mapping[str, float], vocabulary: Vocabulary
+) -> Tuple[List[str], int]:
     """Every word of a corpus, in the order of the softmax: the special words, then
-    by falling frequency, as the log-uniform sampler needs it.
+    by falling frequency, as the log-uniform sampler needs it. A given vocabulary stands
+    in front, as it is.
 
     counts (Mapping[str, float]): How often each word is read.
-    first (Sequence[str]): A vocabulary to keep in front, as it is.
-    RETURNS (List[str]): The words.
+    RETURNS (Tuple[List[str], int]): The words, and how many of them the softmax
+        predicts; the others are <UNK>.
     """
-    front = list(first or SPECIAL)
-    known = {*SPECIAL, *front}
+    given = vocabulary if isinstance(vocabulary, list) else list(SPECIAL)
+    known = {*SPECIAL, *given}
     rest = [word for word in counts if word not in known]
     # Equal counts in alphabetical order: the same corpus gives the same file.
     rest.sort(key=lambda word: (-counts[word], word))
-    return front + rest
-
-
-def vocabulary_size(
-    words: Sequence[str], counts: Mapping[str, float], min_count: int, max_size: int
-) -> int:
-    """How many of the ranked words the softmax predicts; the others are <UNK>."""
-    others = words[len(SPECIAL) : max_size]
-    return len(SPECIAL) + sum(counts[word] >= min_count for word in others)
+    size = len(given)
+    if not isinstance(vocabulary, list):
+        frequent = [word for word in rest if counts[word] >= vocabulary.min_count]
+        size = min(size + len(frequent), vocabulary.max_size)
+    return given + rest, size
 
 
 def read_vocabulary(path: Union[str, Path]) -> List[str]:

@@ -46,8 +46,9 @@ def make_corpus(tmp_path):
     return make
 
 
-FORKSERVER = get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["spacy_elmo.pretraining.training"])
+# A fork of a process that has seen a GPU cannot use torch, not even on the CPU.
+CONTEXT = get_context("spawn" if torch.cuda.is_available() else "forkserver")
+CONTEXT.set_forkserver_preload(["spacy_elmo.pretraining.training"])
 
 
 def settings_in(folder, n_documents=60, dev=True, overrides=None, **training):
@@ -81,7 +82,7 @@ def start_process():
     has imported what they need."""
 
     def start(function, *args):
-        process = FORKSERVER.Process(target=function, args=args)
+        process = CONTEXT.Process(target=function, args=args)
         process.start()
         return process
 

@@ -10,7 +10,7 @@ from runs import losses, wait_for_the_first
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining.corpus import load_corpora
-from spacy_elmo.pretraining.distributed import Processes
+from spacy_elmo.pretraining.distributed import Processes, joined_processes
 from spacy_elmo.pretraining.run import start_run
 from spacy_elmo.pretraining.training import pretrain
 
@@ -83,3 +83,10 @@ def test_more_processes_than_rows_are_refused(make_settings, tmp_path):
 def test_every_row_has_one_process(n_rows, n):
     rows = [row for rank in range(n) for row in Processes(rank, n).share(n_rows)]
     assert rows == list(range(n_rows))
+
+
+def test_a_gpu_is_taken_unless_the_config_says_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for wanted, device in (("auto", "cuda:0"), ("cpu", "cpu")):
+        with joined_processes(wanted) as processes:
+            assert processes.device == torch.device(device)

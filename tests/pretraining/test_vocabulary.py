@@ -1,11 +1,11 @@
 import pytest
 
 from spacy_elmo.errors import CorpusError
+from spacy_elmo.pretraining.config import VocabularySettings
 from spacy_elmo.pretraining.vocabulary import (
     SPECIAL,
     rank_words,
     read_vocabulary,
-    vocabulary_size,
     write_vocabulary,
 )
 
@@ -13,20 +13,21 @@ COUNTS = {"b": 2, "a": 2, "z": 5, "<UNK>": 9, "once": 1}
 
 
 def test_special_words_come_first_then_falling_frequency():
-    assert rank_words(COUNTS) == [*SPECIAL, "z", "a", "b", "once"]
+    words, size = rank_words(COUNTS, VocabularySettings(min_count=1))
+    assert words == [*SPECIAL, "z", "a", "b", "once"] and size == 7
 
 
 def test_a_given_vocabulary_keeps_its_order():
     given = [*SPECIAL, "once", "unseen"]
-    assert rank_words(COUNTS, given) == [*given, "z", "a", "b"]
+    assert rank_words(COUNTS, given) == ([*given, "z", "a", "b"], 5)
 
 
 @pytest.mark.parametrize(
     "min_count, max_size, size", [(1, 99, 7), (2, 99, 6), (5, 99, 4), (1, 5, 5)]
 )
 def test_rare_words_are_left_to_unknown(min_count, max_size, size):
-    words = rank_words(COUNTS)
-    assert vocabulary_size(words, COUNTS, min_count, max_size) == size
+    limits = VocabularySettings(min_count=min_count, max_size=max_size)
+    assert rank_words(COUNTS, limits)[1] == size
 
 
 def test_what_is_written_reads_back(tmp_path):
