@@ -2,6 +2,7 @@
 
 import random
 import shlex
+import sys
 import zipfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from spacy.cli._util import app
 from spacy.util import load_config
 from thinc.api import Config
 from typer.testing import CliRunner
+from weasel.cli.run import update_lockfile
 from weasel.util import load_project_config
 
 from spacy_elmo.recipe import gain
@@ -129,7 +131,16 @@ def run(line, capsys):
     return result.output
 
 
-def test_every_step_of_the_project(project, tmp_path, monkeypatch, capsys):
+def test_a_run_that_fails_says_how_to_go_on(project, elmo, command, monkeypatch):
+    output, _ = project
+    monkeypatch.setattr(sys, "executable", "false")
+    result = elmo(*command(output))
+    assert result.exit_code == 1 and "The same command goes on" in result.text
+
+
+def test_every_step_of_the_project(
+    project, elmo, command, tmp_path, monkeypatch, capsys
+):
     output, _ = project
     for name in ("elmo", "baseline"):
         path = output / "configs" / f"{name}.cfg"
@@ -145,7 +156,13 @@ def test_every_step_of_the_project(project, tmp_path, monkeypatch, capsys):
         for line in steps[name]["script"]:
             printed += run(line, capsys)
         assert all(Path(path).exists() for path in steps[name].get("outputs", []))
+        update_lockfile(output, steps[name])
     assert "What ELMo gains" in printed and "Entities (F)" in printed
+    again = elmo(*command(output))
+    assert again.exit_code == 0, again.output
+    # All but the comparison, which has no output.
+    assert again.text.count("nothing changed") == len(steps) - 1 == 5
+    assert again.text.count("Running command") == 1 and "pip install" in again.text
     wheels = list((output / "packages").glob("*/dist/*.whl"))
     assert len(wheels) == 2
     for wheel in wheels:  # as pip would
@@ -155,25 +172,6 @@ def test_every_step_of_the_project(project, tmp_path, monkeypatch, capsys):
     assert nlp("Anna liest.")._.elmo.shape == (3, 3, 24)
     assert nlp.meta["license"] == "CC0"
     assert (tmp_path / "de_pipeline_elmo" / "weights.hdf5").is_file()
-
-
-def test_the_project_is_run_and_what_is_done_is_not_done_again(
-    elmo, inputs, tmp_path, capfd
-):
-    """Without a treebank, only the biLM is made."""
-    command = [
-        "init", inputs / "text", tmp_path / "mine", "--lang", "de", "--hours", 0.001,
-        "--config", inputs / "tiny.cfg", "--license", "CC0", "--name", "words",
-    ]  # fmt: skip
-    result = elmo(*command)
-    assert result.exit_code == 0, result.output
-    (wheel,) = (tmp_path / "mine" / "packages").glob("*/dist/*.whl")
-    assert wheel.name == "de_words_elmo-0.1.0-py3-none-any.whl"
-    assert f"pip install {wheel}" in result.text
-    capfd.readouterr()
-    again = elmo(*command)
-    assert again.exit_code == 0 and "Running command" not in again.output
-    assert "Perplexity" not in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
