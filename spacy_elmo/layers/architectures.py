@@ -43,10 +43,7 @@ def build_elmo_listener(
     dropout, l2, layer_norm, layers, init, trainable_mix: See ScalarMix.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
     """
-    mix = ScalarMix(
-        dropout=dropout, l2=l2, layer_norm=layer_norm, layers=layers, init=init,
-        trainable_mix=trainable_mix,
-    )  # fmt: skip
+    mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix)
     listener = ELMoListener(upstream)
     model = _mixed(listener, mix)
     model.set_ref("listener", listener)
@@ -72,10 +69,7 @@ def build_elmo(
     trainable (bool): Whether the task trains the biLM too.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
     """
-    mix = ScalarMix(
-        dropout=dropout, l2=l2, layer_norm=layer_norm, layers=layers, init=init,
-        trainable_mix=trainable_mix,
-    )  # fmt: skip
+    mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix)
     if trainable:
         get_shim(bilm).make_trainable()
         mix.attrs["backprop_layers"] = True
@@ -108,11 +102,7 @@ def _mixed(encoder: Encoder, mix: Mix) -> Tok2Vec:
     return model
 
 
-def _init_mixed(
-    model: Tok2Vec,
-    X: Optional[List[Doc]] = None,
-    Y: Optional[List[Floats2d]] = None,
-) -> None:
+def _init_mixed(model: Tok2Vec, X: Optional[List[Doc]] = None, Y: Any = None) -> None:
     """As in `chain`, but the encoder tells its dimensions without a sample too."""
     encoder, mix = model.layers
     encoder.initialize(X=X)

@@ -1,10 +1,9 @@
-"""What the biLM need not compute again: the token vectors of words, and in training the
-layers of sentences. Nothing of either travels with a pickled or copied pipeline.
+"""Token vectors of words and, in training, layers of sentences that the biLM need not
+compute again. A pickled or copied pipeline starts with empty caches.
 """
 
 import hashlib
 import json
-import math
 import sqlite3
 import warnings
 import zlib
@@ -29,9 +28,9 @@ TIMEOUT = 10.0
 
 
 class WordCache:
-    """Token vectors of words, which depend on nothing but the word: each is encoded
-    once for as long as it stays here. When it is full, the cache starts anew with the
-    words at hand; the frequent ones are back at once.
+    """Token vectors of words. A vector depends on its word alone, so each word is
+    encoded once. A full cache starts over with the words at hand; the frequent ones
+    are soon back.
 
     max_bytes (int): Memory for the vectors.
     """
@@ -50,10 +49,7 @@ class WordCache:
 
     @torch.no_grad()
     def lookup(self, bilm: BiLM, words: List[str]) -> Tensor:
-        """The token vectors of distinct words.
-
-        RETURNS (Floats2d): Shape (n_words, projection).
-        """
+        """The token vectors of distinct words, shape (n_words, projection)."""
         width = bilm.options.lstm.projection_dim
         capacity = self.max_bytes // (4 * width)
         new = [word for word in words if word not in self._rows]
@@ -78,13 +74,13 @@ class WordCache:
 
 
 class SentenceCache:
-    """The layers of sentences, for training: while the biLM is frozen, what it gives
-    for a sentence never changes, and every epoch asks for it again.
+    """The layers of sentences, for training: those of a frozen biLM never change, and
+    every epoch asks for them again.
 
     Closed until `open`: text that is only predicted is seldom read twice. Once open,
-    it keeps what is predicted as well, for the evaluations between updates. Once full,
-    it stays as it is: epochs read the same sentences in turn, so that whatever makes
-    room for others would be asked for before them.
+    it also keeps what is predicted, for the evaluations between updates. Once full, it
+    keeps what it has: epochs repeat the same sentences, so one that made room for
+    another would be asked for before it.
 
     max_bytes (int): Memory for the layers, 0 for none.
     folder (str): Keeps them on disk as well, for other processes and later runs, in a
@@ -104,18 +100,14 @@ class SentenceCache:
         self._shape: Tuple[int, int] = (0, 0)
         self._file: Optional[Path] = None
 
-    def open(self, bilm: BiLM, precision: str) -> None:
-        """Start to keep layers.
-
-        bilm (BiLM): What computes them: it names the file on disk.
-        precision (str): Its precision.
-        """
+    def open(self, bilm: BiLM) -> None:
+        """Start to keep the layers of a biLM."""
         if self.is_open or not (self.max_bytes or self.folder):
             return
         self.is_open = True
         self._shape = (bilm.options.n_layers, bilm.options.width)
         if self.folder is not None:
-            self._file = Path(self.folder) / f"{digest(bilm)}-{precision}.sqlite"
+            self._file = Path(self.folder) / f"{digest(bilm)}-{bilm.precision}.sqlite"
             self._on_disk(
                 "CREATE TABLE IF NOT EXISTS layers"
                 " (words TEXT PRIMARY KEY, layers BLOB, crc INTEGER)", [()],
@@ -149,20 +141,19 @@ class SentenceCache:
 
     def _read(self, row: Any, n_words: int) -> Optional[Floats3d]:
         """The layers in a row of the file; a damaged one is none."""
-        blob, crc = row or (None, None)
-        shape = (n_words, *self._shape)
-        if not isinstance(blob, bytes) or len(blob) != 4 * math.prod(shape):
+        blob, crc = row or (b"", None)
+        try:
+            layers = np.frombuffer(blob, np.float32).reshape(n_words, *self._shape)
+        except (TypeError, ValueError):
             return None
-        if zlib.crc32(blob) != crc:
-            return None
-        return np.frombuffer(blob, np.float32).reshape(shape)
+        return layers if zlib.crc32(blob) == crc else None
 
     def _on_disk(self, sql: str, rows: Sequence[Tuple[Any, ...]]) -> List[Any]:
         """Run a statement for each row, and fetch what it finds or None.
 
-        It is one transaction, and the file is open no longer than that: others wait as
-        long as it takes to write a batch, and a forked process takes over nothing. A
-        file that is damaged, stays locked or cannot be written is given up.
+        The file is open for this one transaction only: others wait no longer than a
+        batch takes, and a forked process inherits no connection. A file that is
+        damaged, stays locked or cannot be written is given up.
         """
         if self._file is not None and rows:
             try:
@@ -183,8 +174,8 @@ class SentenceCache:
 
 
 def digest(bilm: BiLM) -> str:
-    """Names a biLM by its geometry and weights, as they stand in the official layout:
-    the same in all releases.
+    """A name for a biLM's geometry and weights. It is made of the official layout, so
+    that it stays the same in all releases.
     """
     geometry = json.dumps(bilm.options.to_dict(), sort_keys=True)
     found = hashlib.sha256(geometry.encode("utf8"))

@@ -1,4 +1,4 @@
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Tuple
 
 import numpy as np
 from spacy.tokens import Doc, Span
@@ -14,6 +14,9 @@ from .shim import BiLMShim
 
 InT = List[Doc]
 OutT = List[Floats3d]
+# What the biLM reads from a fresh state: the index of the Doc, those of the tokens in
+# it, and their words.
+Sentence = Tuple[int, List[int], List[str]]
 
 
 @registry.architectures("spacy_elmo.BiLM.v1")
@@ -89,53 +92,33 @@ def forward(
     if not model.has_dim("nO"):
         initialize(model)
     sentences = read_sentences(docs, model.attrs["segmenter"])
-    words, shim = [s.words for s in sentences], get_shim(model)
-    if is_train:
-        shim.open_sentences()
-    trains = is_train and shim.trainable
+    words, shim = [words for _, _, words in sentences], get_shim(model)
     encoded, backprop_bilm = (
-        shim.begin_update(words) if trains else (shim.encode(words), None)
+        shim.encode_in_training(words) if is_train else (shim.encode(words), None)
     )
     # In the memory of the host: vectors of a whole corpus do not fit a GPU.
     shape = (model.get_dim("nL"), model.get_dim("nO"))
     layers: Any = [np.zeros((len(doc), *shape), np.float32) for doc in docs]
-    for sentence, X in zip(sentences, encoded):
-        layers[sentence.doc][sentence.tokens] = X
+    for (d, tokens, _), X in zip(sentences, encoded):
+        layers[d][tokens] = X
 
     def backprop(d_layers: OutT) -> InT:
         if backprop_bilm is not None:
             on_host = [model.ops.to_numpy(dX) for dX in d_layers]
-            backprop_bilm([on_host[s.doc][s.tokens] for s in sentences])
+            backprop_bilm([on_host[d][tokens] for d, tokens, _ in sentences])
         return []
 
     return [model.ops.asarray3f(X) for X in layers], backprop
 
 
-class Sentence(NamedTuple):
-    """What the biLM reads from a fresh state: some words of a Doc.
-
-    doc: The index of the Doc.
-    tokens: The indices of the words in it.
-    """
-
-    doc: int
-    tokens: List[int]
-    words: List[str]
-
-
 def read_sentences(docs: InT, segmenter: Segmenter) -> List[Sentence]:
-    """The sentences of Docs, without their white space, which no language model has
-    read.
-    """
+    """The sentences of Docs, without white space: no biLM was trained on it."""
     sentences = []
     for d, doc in enumerate(docs):
-        if not len(doc):
-            continue
-        for start, end in _bounds(segmenter(doc), doc):
+        for start, end in _bounds(segmenter(doc), doc) if len(doc) else ():
             words = [token for token in doc[start:end] if not token.is_space]
             if words:
-                tokens = [token.i for token in words]
-                sentences.append(Sentence(d, tokens, [token.text for token in words]))
+                sentences.append((d, [t.i for t in words], [t.text for t in words]))
     return sentences
 
 

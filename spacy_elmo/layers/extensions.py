@@ -2,9 +2,8 @@
 
 from typing import Any, Optional
 
-import numpy as np
-import numpy.typing as npt
 from spacy.tokens import Doc, Span, Token
+from thinc.types import Floats2d, Floats3d
 
 from ..errors import Errors
 
@@ -14,9 +13,6 @@ NAME = "elmo"
 KEY: Any = ("._.", NAME, None, None)
 # Which component it was, should there be several: a key of doc.user_data.
 COMPONENT = "elmo_component"
-
-Floats2d = npt.NDArray[np.float32]
-Floats3d = npt.NDArray[np.float32]
 
 
 def get_layers(doc: Doc) -> Optional[Floats3d]:

@@ -1,5 +1,6 @@
 import warnings
-from typing import Any, Callable, List, Optional, Tuple
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from spacy.tokens import Doc
 from thinc.api import Model
@@ -7,7 +8,6 @@ from thinc.types import Floats3d
 
 from ..errors import Errors, Warnings
 from .extensions import get_layers, is_set_by
-from .link import WeakLink
 
 InT = List[Doc]
 OutT = List[Floats3d]
@@ -17,13 +17,34 @@ OutT = List[Floats3d]
 SENTINEL = "elmo_listener"
 
 
+class WeakLink:
+    """A weak reference that is lost on pickling: a saved component must not drag the
+    pipeline along. A copy, such as the model that a component rehearses, keeps it.
+    """
+
+    def __init__(self, target: Optional[Any] = None) -> None:
+        self.connect(target)
+
+    def connect(self, target: Optional[Any]) -> None:
+        self._ref = None if target is None else weakref.ref(target)
+
+    def get(self) -> Optional[Any]:
+        return None if self._ref is None else self._ref()
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "WeakLink":
+        return WeakLink(self.get())
+
+    def __reduce__(self) -> Any:
+        return WeakLink, ()
+
+
 def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
     """Read the layers that an `elmo` component has put on the Docs.
 
-    The biLM is frozen, so that there is nothing to send back: no batches to match
-    and no state between calls. The component is asked for Docs that it has not seen:
-    in `initialize`, in `rehearse`, when a component is updated alone, and where one
-    makes Docs of its own, as the entity linker does.
+    The biLM is frozen, so there is nothing to send back: no batches to match and no
+    state between calls. Docs that the component has not seen are passed to it: in
+    `initialize`, in `rehearse`, when a component is updated alone, and where one makes
+    Docs of its own, as the entity linker does.
 
     upstream (str): Name of the component, or "*" for any.
     RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.
@@ -63,41 +84,27 @@ def forward(
         ops.alloc3f(len(doc), *shape) if X is None else ops.asarray3f(X)
         for doc, X in zip(docs, found)
     ]
-    return Xs, backprop
+    return Xs, lambda dYs: []
 
 
-def backprop(dYs: OutT) -> InT:
-    # In the module and not in forward, so that nothing unpicklable is kept.
-    return []
-
-
-def initialize(
-    model: Model[InT, OutT], X: Optional[InT] = None, Y: Optional[OutT] = None
-) -> None:
+def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) -> None:
     # Disabled or not: spaCy disables what is frozen or sourced while it initializes
     # the other components.
     component = _component_for(model, X or [])
     if component is not None:
         component.model.initialize()
-        set_dims(model, component.model)
+        for dim in ("nO", "nL"):
+            model.set_dim(dim, component.model.get_dim(dim), force=True)
         component.annotate(_missing(X or [], component))
     if not model.has_dim("nO"):
         raise ValueError(Errors.E032.format(upstream=model.attrs["upstream"]))
 
 
-def set_dims(listener: Model[Any, Any], bilm: Model[Any, Any]) -> None:
-    """Tell a listener the width and the number of layers, where they are known."""
-    for dim in ("nO", "nL"):
-        if bilm.has_dim(dim):
-            listener.set_dim(dim, bilm.get_dim(dim), force=True)
-
-
 def _component_for(model: Model[InT, OutT], docs: InT) -> Optional[Any]:
-    """The `elmo` component of these Docs' pipeline. A sourced component has that of
-    the pipeline that it comes from, should that still be there: its vocab is another.
-    Pipelines that share a vocab cannot be told apart: spaCy puts one and the same
-    component into both, and neither it nor the Docs know who calls. There the vectors
-    are right as long as the source is there, and W001 comes when it has gone.
+    """The `elmo` component, if these Docs are of its pipeline: a sourced component is
+    still linked to that of its source, which has another vocab. Pipelines that share a
+    vocab cannot be told apart, because spaCy puts the same component into both. Then
+    the vectors are right while the source exists, and W001 comes when it has gone.
     """
     component = model.attrs["component"].get()
     if any(component is not None and doc.vocab is not component.vocab for doc in docs):

@@ -18,7 +18,6 @@ EPSILON = 1e-12
 
 
 def ScalarMix(
-    *,
     dropout: float = 0.2,
     l2: float = 0.001,
     layer_norm: bool = True,
@@ -31,9 +30,9 @@ def ScalarMix(
         ELMo_k = gamma * sum_j s_j h_kj        s = softmax(w), j = 0..L
 
     What the task learns of gamma is `gamma_shift`: gamma = gamma_0 (1 + gamma_shift).
-    Weight decay thus pulls gamma to gamma_0, with which the mixed vectors of the
-    sample that `initialize` sees have a root mean square of 1; and a thousand steps
-    of Adam move it by up to its own size.
+    gamma_0 gives the mixed vectors of the sample that `initialize` sees a root mean
+    square of 1. Weight decay pulls gamma to it, and a thousand steps of Adam move
+    gamma by up to its own size.
 
     dropout (float): Of the mixed vectors, in training (the paper: 0.5).
     l2 (float): Weight of the regularizer l2 * ||w||^2, which pulls towards a plain
@@ -86,13 +85,17 @@ def get_mix(model: Model[InT, OutT]) -> Tuple[Floats1d, float]:
     """
     if model.has_param("w") is None:
         raise ValueError(Errors.E039)
-    if model.attrs["layers"] == "all":
+    layers, n_layers = model.attrs["layers"], model.get_dim("nL")
+    if layers == "all":
         w = W_SCALE * model.get_param("w")
         exp = model.ops.xp.exp(w - w.max())
         s = exp / exp.sum()
     else:
-        s = model.ops.alloc1f(model.get_dim("nL"))
-        s[_single_layer(model)] = 1.0
+        layer = n_layers - 1 if layers == "top" else layers
+        wanted = f"one of the biLM's {n_layers} layers, of which the first is 0"
+        require(layer < n_layers, "layers", wanted, layers)
+        s = model.ops.alloc1f(n_layers)
+        s[layer] = 1.0
     gamma_shift = float(model.get_param("gamma_shift")[0])
     return s, model.attrs["gamma_0"] * (1 + gamma_shift)
 
@@ -108,10 +111,10 @@ def forward(
             raise ValueError(
                 Errors.E033.format(found=X.shape, n_layers=n_layers, width=width)
             )
-    inverses: List[Any] = []
+    backprops: List[Callable[[Any], Any]] = []
     if model.attrs["layer_norm"]:
         normed = [_layer_norm(xp, X) for X in Xs]
-        Xs, inverses = [X for X, _ in normed], [inverse for _, inverse in normed]
+        Xs, backprops = [X for X, _ in normed], [backprop for _, backprop in normed]
     mixed = [xp.matmul(s, X) for X in Xs]  # (n, width)
     rate = model.attrs["mix_dropout"] if is_train else 0.0
     masks = [ops.get_dropout_mask(Y.shape, rate) if rate else None for Y in mixed]
@@ -125,12 +128,7 @@ def forward(
         if not model.attrs["backprop_layers"]:
             return []
         dXs = [xp.einsum("l,nd->nld", scale * s, dY) for dY in dYs]
-        if inverses:
-            dXs = [
-                _backprop_layer_norm(dX, X, inverse)
-                for dX, X, inverse in zip(dXs, Xs, inverses)
-            ]
-        return dXs
+        return [f(dX) for f, dX in zip(backprops, dXs)] if backprops else dXs
 
     return Ys, backprop
 
@@ -151,16 +149,9 @@ def _backprop_mix(
         model.inc_grad("w", d_w * W_SCALE)
 
 
-def initialize(
-    model: Model[InT, OutT], X: Optional[InT] = None, Y: Optional[OutT] = None
-) -> None:
-    """Set w and gamma. Without a sample (n_layers and width must be set then), gamma
-    starts from 1.
-    """
+def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) -> None:
+    """Set w and gamma, which starts from 1 without a sample. nL and nO must be set."""
     ops, xp = model.ops, model.ops.xp
-    if X:
-        model.set_dim("nL", X[0].shape[1], force=True)
-        model.set_dim("nO", X[0].shape[2], force=True)
     n_layers = model.get_dim("nL")
     init = model.attrs["init"]
     w = ops.alloc1f(n_layers)
@@ -183,25 +174,15 @@ def initialize(
         )
 
 
-def _single_layer(model: Model[InT, OutT]) -> int:
-    layers, n_layers = model.attrs["layers"], model.get_dim("nL")
-    layer = n_layers - 1 if layers == "top" else layers
-    wanted = f"one of the biLM's {n_layers} layers, of which the first is 0"
-    require(layer < n_layers, "layers", wanted, layers)
-    return int(layer)
-
-
-def _layer_norm(xp: Any, X: Any) -> Tuple[Any, Any]:
-    """Each layer of each token to mean 0 and variance 1; zero rows stay zero.
-
-    RETURNS (Tuple[Floats3d, Floats3d]): The result, and 1 / deviation (n, L + 1, 1).
-    """
+def _layer_norm(xp: Any, X: Any) -> Tuple[Any, Callable[[Any], Any]]:
+    """Each layer of each token to mean 0 and variance 1; zero rows stay zero."""
     centered = X - X.mean(axis=2, keepdims=True)
     inverse = 1 / xp.sqrt(xp.square(centered).mean(axis=2, keepdims=True) + EPSILON)
-    return centered * inverse, inverse
+    Y = centered * inverse
 
+    def backprop(dY: Any) -> Any:
+        mean = dY.mean(axis=2, keepdims=True)
+        along = (dY * Y).mean(axis=2, keepdims=True)
+        return inverse * (dY - mean - Y * along)
 
-def _backprop_layer_norm(dY: Any, Y: Any, inverse: Any) -> Any:
-    mean = dY.mean(axis=2, keepdims=True)
-    along = (dY * Y).mean(axis=2, keepdims=True)
-    return inverse * (dY - mean - Y * along)
+    return Y, backprop

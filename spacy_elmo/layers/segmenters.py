@@ -32,7 +32,6 @@ def segment_sentences(max_length: int = MAX_LENGTH) -> Segmenter:
 def segment_docs(max_length: int = MAX_LENGTH) -> Segmenter:
     """Take a Doc as one segment, cut only after `max_length` tokens.
 
-    max_length (int): Cut after so many tokens.
     RETURNS (Callable[[Doc], List[Span]]): Covers each token once and in order.
     """
     return _make(max_length, split=False)
@@ -60,7 +59,7 @@ def _segment(doc: Doc, *, max_length: int, split: bool) -> List[Span]:
 
 
 _TERMINAL = {get_string_id(char) for char in Sentencizer.default_punct_chars}
-# What is a semicolon elsewhere: of the two, the first is what people type.
+# It looks like a semicolon, and a semicolon is what people type.
 _GREEK_QUESTION = {get_string_id(char) for char in (";", "\u037e")}
 
 
@@ -86,8 +85,8 @@ def punctuation_starts(doc: Doc) -> List[int]:
 
 
 def _closes(token: Token, seen: Counter[int]) -> bool:
-    """Whether a token behind terminal punctuation still belongs to the sentence whose
-    tokens have been seen.
+    """Whether a token behind terminal punctuation still belongs to its sentence, whose
+    tokens so far are counted.
     """
     if token.is_space:
         return True
@@ -97,8 +96,8 @@ def _closes(token: Token, seen: Counter[int]) -> bool:
     if not token.is_left_punct or not token.nbor(-1).whitespace_:
         return True
     if not token.whitespace_:
-        # It hangs on the word after it, and not on what is before.
+        # It is attached to the word after it.
         return False
-    # A Doc made of words alone has spaces on both sides of a straight quote: it closes
-    # if one was opened.
+    # A Doc made of words alone has spaces on both sides: a straight quote closes if
+    # one was opened.
     return seen[token.orth] % 2 == 1

@@ -1,78 +1,70 @@
 import contextlib
 import copy
+import os
+from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
-import numpy.typing as npt
 import srsly
 import torch
 from spacy.util import make_tempdir
-from thinc.api import torch2xp, xp2torch
+from thinc.api import get_current_ops, torch2xp, xp2torch
 from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
 from ..bilm.batching import make_batches
 from ..bilm.characters import number_words
 from ..bilm.precision import check_precision, choose_precision
+from ..errors import Errors
 from ..weights import resolve
-from .caches import SentenceCache, WordCache
-from .device import choose_device
-from .lock import LOCK
-from .saved_weights import SavedWeights
+from .caches import Floats3d, SentenceCache, WordCache
 
-Floats3d = npt.NDArray[np.float32]
 Sentences = Sequence[List[str]]
 Backprop = Callable[[List[Floats3d]], None]
+# A file, and how it was when it was read or written: its inode, its bytes and the time
+# of its last change.
+SavedFile = Tuple[Path, int, int, int]
 
 # The files of a component's folder. The last has the license of the weights.
 OPTIONS, WEIGHTS, META = "options.json", "weights.hdf5", "meta.json"
 
+# Held while weights are read, while a cache is used and while the process forks, so
+# that the child (nlp.pipe with n_process) finds them whole and the lock free.
+LOCK = RLock()
 
+
+@dataclass(eq=False)
 class BiLMShim(Shim):
     """Holds the biLM and its caches for Thinc. Nothing is opened before the first use.
     Frozen, the biLM never changes, and copies share it. Safe under threads.
 
-    source (str): Name or path of the weights.
-    precision (str): One of spacy_elmo.bilm.precision.PRECISIONS.
-    device (str): Where the biLM runs; None for where Thinc does.
-    max_batch_tokens (int): Tokens that run through the LSTMs at a time.
-    words (WordCache): Token vectors of words seen before.
-    sentences (SentenceCache): The layers of sentences, in training.
+    source (str): Name or path of the weights. The other arguments: see build_bilm.
     """
 
-    def __init__(
-        self,
-        source: str,
-        *,
-        precision: str,
-        device: Optional[str],
-        max_batch_tokens: int,
-        words: WordCache,
-        sentences: SentenceCache,
-    ):
-        check_precision(precision)
+    source: str
+    precision: str
+    device: Optional[str]
+    max_batch_tokens: int
+    words: WordCache
+    sentences: SentenceCache
+    trainable: bool = False
+    # The text of META, which is saved with the weights.
+    meta: Optional[str] = None
+    # The file that holds these very weights, if there is one.
+    _file: Optional[SavedFile] = None
+
+    def __post_init__(self) -> None:
+        check_precision(self.precision)
         super().__init__(None)
-        self.source = source
-        self.precision = precision
-        self.device = device
-        self.max_batch_tokens = max_batch_tokens
-        self.words = words
-        self.sentences = sentences
-        self.trainable = False
-        # What stands in the META beside the weights, which travels with them.
-        self.meta: Optional[str] = None
-        # The file that holds these very weights, if there is one.
-        self._file: Optional[SavedWeights] = None
 
     @property
     def bilm(self) -> BiLM:
         """The biLM, read now if it was not yet."""
         with LOCK:
             if self._model is None:
-                path = resolve(self.source)
-                self._set(BiLM.from_path(path))
-                self.meta = _read_meta(path)
+                self._read(resolve(self.source))
             bilm: BiLM = self._model
             return bilm
 
@@ -87,51 +79,48 @@ class BiLMShim(Shim):
         """From now on, in training, keep the layers of sentences."""
         with LOCK:
             if not self.trainable:
-                self.sentences.open(self.bilm, self.precision)
+                self.sentences.open(self.bilm)
 
     def encode(self, sentences: Sentences) -> List[Floats3d]:
         """The layers of each sentence, (n_words, L + 1, width)."""
         with LOCK:
             found = self.sentences.get(sentences)
-        new = [i for i, layers in enumerate(found) if layers is None]
-        words, ids = number_words([sentences[i] for i in new])
+        new = [s for s, layers in zip(sentences, found) if layers is None]
+        words, ids = number_words(new)
         with LOCK:
             table = self.words.lookup(self.bilm, words)
         encoded = self.bilm.encode_ids(
             table, ids, max_batch_tokens=self.max_batch_tokens
         )
         with LOCK:
-            self.sentences.put([sentences[i] for i in new], encoded)
+            self.sentences.put(new, encoded)
         computed = iter(encoded)
         return [next(computed) if layers is None else layers for layers in found]
 
-    def begin_update(self, sentences: Sentences) -> Tuple[List[Floats3d], Backprop]:
-        """As `encode`, keeping what it takes to train the biLM."""
+    def encode_in_training(
+        self, sentences: Sentences
+    ) -> Tuple[List[Floats3d], Optional[Backprop]]:
+        """As `encode`, and what gives a trainable biLM the gradient of its layers."""
+        if not self.trainable or not sentences:
+            self.open_sentences()
+            return self.encode(sentences), None
         words, ids = number_words(sentences)
         batches = list(make_batches(ids, self.max_batch_tokens, share=False))
         with torch.enable_grad():
             table = self.bilm.encode_words(words)
-            ys = [self.bilm(table, batch)[0] for batch in batches]
-        layers = {}
-        for batch, y in zip(batches, ys):
-            flat = y.detach().cpu().numpy()
-            for row, (start, end) in zip(batch.rows, batch.spans):
-                layers[row] = flat[start:end]
+            y = torch.cat([self.bilm(table, batch)[0] for batch in batches])
+        order = [row for batch in batches for row in batch.rows]
+        ends = np.cumsum([len(ids[row]) for row in order])
+        layers = dict(zip(order, np.split(y.detach().cpu().numpy(), ends)))
 
         def backprop(d_layers: List[Floats3d]) -> None:
-            gradients = [
-                torch.from_numpy(np.concatenate([d_layers[row] for row in batch.rows]))
-                for batch in batches
-            ]
-            torch.autograd.backward(ys, [dy.to(table.device) for dy in gradients])
+            dy = np.concatenate([d_layers[row] for row in order])
+            y.backward(torch.from_numpy(dy).to(y.device))
 
         return [layers[row] for row in range(len(sentences))], backprop
 
     def finish_update(self, optimizer: Any) -> None:
-        if not self.trainable:
-            return
-        self._file = None
-        for name, param in self.bilm.named_parameters():
+        for name, param in self.bilm.named_parameters() if self.trainable else ():
             if param.grad is not None:
                 updated, _ = optimizer(
                     (self.id, name), torch2xp(param.data), torch2xp(param.grad)
@@ -160,60 +149,59 @@ class BiLMShim(Shim):
         pass
 
     def to_bytes(self) -> bytes:
-        message: Dict[str, Any] = {"meta": self.meta}
+        known = self._file
         with make_tempdir() as folder:
-            self.bilm.save(folder, dtype=self._exact_dtype())
-            for name in (OPTIONS, WEIGHTS):
-                message[name] = (folder / name).read_bytes()
-        return srsly.msgpack_dumps(message)  # type: ignore[no-any-return]
+            self.to_directory(folder)
+            files = {file.name: file.read_bytes() for file in folder.iterdir()}
+        self._file = known  # not the temporary one
+        return srsly.msgpack_dumps(files)  # type: ignore[no-any-return]
 
     def from_bytes(self, data: bytes) -> "BiLMShim":
-        message = srsly.msgpack_loads(data)
+        files = srsly.msgpack_loads(data)
         with make_tempdir() as folder:
-            for name in (OPTIONS, WEIGHTS):
-                (folder / name).write_bytes(message[name])
-            self._set(BiLM.from_path(folder))
-        self.meta = message["meta"]
+            for name in {OPTIONS, WEIGHTS, META}.intersection(files):
+                (folder / name).write_bytes(files[name])
+            self._read(folder)
         return self
 
     def to_directory(self, directory: Path) -> None:
         """Write options.json and weights.hdf5. Weights that stand unchanged in a file
         of an earlier checkpoint are linked, where the file system can.
         """
-        target = directory / WEIGHTS
-        if self._file is not None and self._file.link(target):
-            options = self.bilm.options.to_json()
+        bilm, target = self.bilm, directory / WEIGHTS
+        # Trainable weights change, and averages of them come and go.
+        file = None if self.trainable else self._file
+        if file is not None and _link(file, target):
+            options = bilm.options.to_json()
             (directory / OPTIONS).write_text(options, encoding="utf8")
         else:
-            self.bilm.save(directory, dtype=self._exact_dtype())
-            if not self.trainable:
-                self._file = SavedWeights.at(target)
+            # float16 where that loses nothing: weights that came in it go out in it.
+            exact = all(
+                torch.equal(p.half().float(), p.float()) for p in bilm.parameters()
+            )
+            bilm.save(directory, dtype="float16" if exact else "float32")
+            self._file = _look_at(target)
         if self.meta is not None:
             (directory / META).write_text(self.meta, encoding="utf8")
 
     def from_directory(self, directory: Path) -> "BiLMShim":
         weights = directory / WEIGHTS
-        self._set(BiLM.from_path(weights))
-        self.meta = _read_meta(weights)
-        self._file = SavedWeights.at(weights)
+        self._read(weights)
+        self._file = _look_at(weights)
         return self
 
-    def _set(self, bilm: BiLM) -> None:
-        device = choose_device(self.device)
+    def _read(self, path: Path) -> None:
+        """Read a biLM, and the META beside it."""
+        bilm, device = BiLM.from_path(path), _choose_device(self.device)
         bilm.use_precision(choose_precision(self.precision, device))
+        meta = (path if path.is_dir() else path.parent) / META
         with LOCK:
             bilm.to(device)
             self._model = bilm.requires_grad_(self.trainable)
+            self.meta = meta.read_text(encoding="utf8") if meta.is_file() else None
             self._file = None
             self.words.clear()
             self.sentences.clear()
-
-    def _exact_dtype(self) -> str:
-        """float16 where that loses nothing: weights that came in it go out in it."""
-        exact = all(
-            torch.equal(p.half().float(), p.float()) for p in self.bilm.parameters()
-        )
-        return "float16" if exact else "float32"
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "BiLMShim":
         # What Shim.copy calls. A trainable copy is a model of its own to the optimizer.
@@ -225,6 +213,55 @@ class BiLMShim(Shim):
         return copied
 
 
-def _read_meta(path: Path) -> Optional[str]:
-    meta = (path if path.is_dir() else path.parent) / META
-    return meta.read_text(encoding="utf8") if meta.is_file() else None
+def _choose_device(name: Optional[str]) -> torch.device:
+    """The device of that name; None for where Thinc's ops are.
+
+    RAISES (ValueError): If this machine has no such device.
+    """
+    if name is None:
+        on_gpu = get_current_ops().device_type == "gpu" and torch.cuda.is_available()
+        return torch.device("cuda" if on_gpu else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as e:
+        reason = str(e).split("\n")[0]
+        raise ValueError(Errors.E041.format(device=name, reason=reason)) from None
+    return device
+
+
+def _look_at(path: Path) -> SavedFile:
+    stat = path.stat()
+    return path.absolute(), stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _link(file: SavedFile, target: Path) -> bool:
+    """Link a file to another path, where the file system can.
+
+    RETURNS (bool): Whether `target` is the file now. Not if it was changed since.
+    """
+    path = file[0]
+    try:
+        if _look_at(path) != file:
+            return False
+        if not (target.exists() and path.samefile(target)):
+            target.unlink(missing_ok=True)
+            os.link(path, target)
+    except OSError:
+        return False
+    return True
+
+
+def _after_fork_in_child() -> None:
+    LOCK.release()
+    # A fork does not copy torch's threads, and the child's first parallel operation
+    # would wait for them for ever. One thread needs no others.
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOCK.acquire,
+        after_in_parent=LOCK.release,
+        after_in_child=_after_fork_in_child,
+    )

@@ -1,6 +1,7 @@
 import logging
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+from weakref import WeakSet
 
 from spacy import util
 from spacy.language import Language
@@ -13,8 +14,7 @@ from thinc.types import Floats3d
 
 from ..layers.doc_encoder import get_shim
 from ..layers.extensions import set_layers
-from ..layers.link import WeakLink
-from ..layers.listener import is_listener_of, set_dims
+from ..layers.listener import WeakLink, is_listener_of
 from .replacement import ListenerReplacement
 from .vector_hooks import Layer, check_layer, set_vector_hooks
 
@@ -27,10 +27,9 @@ class ELMo(TrainablePipe):
     listeners in other components read them. There is no gradient to send back, so
     there are no batches to match, unlike in spaCy's Tok2Vec.
 
-    vocab (Vocab): That of the pipeline in which it runs.
     model (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
-    name (str): Name of the component: what listeners call their upstream.
-    nlp (Language): The pipeline that this was made for.
+    name (str): What listeners call their upstream.
+    nlp (Language): The pipeline that this is made for.
     vectors (int or str or Sequence[float]): See the factory.
     """
 
@@ -50,17 +49,16 @@ class ELMo(TrainablePipe):
         self.name = name
         self.vectors = vectors
         self.listener_map: Dict[str, List[Model[Any, Any]]] = {}
-        self.cfg: Dict[str, Any] = {}
         # Weak: the pipeline owns its components, not the other way around.
         self._nlp = WeakLink(nlp)
-        _names.add(name)
+        _components.add(self)
         replacement = ListenerReplacement()
         self.model.attrs["replace_listener_cfg"] = replacement.make_config
         self.model.attrs["replace_listener"] = replacement.finish
 
     @property
     def is_trainable(self) -> bool:
-        # Keeps the optimizer and the loss table out of it.
+        # So spaCy leaves it out of the optimizer and of the table of losses.
         return False
 
     @property
@@ -72,12 +70,11 @@ class ELMo(TrainablePipe):
         return list(self.listener_map)
 
     def add_listener(self, listener: Model[Any, Any], component_name: str) -> None:
-        """Connect a listener of another component, and tell it the dimensions."""
+        """Connect a listener of another component."""
         found = self.listener_map.setdefault(component_name, [])
         if listener not in found:
             found.append(listener)
         listener.attrs["component"].connect(self)
-        set_dims(listener, self.model)
 
     def remove_listener(self, listener: Model[Any, Any], component_name: str) -> bool:
         found = self.listener_map.get(component_name, [])
@@ -141,7 +138,7 @@ class ELMo(TrainablePipe):
         *,
         nlp: Optional[Language] = None,
     ) -> None:
-        """Read the weights and tell the listeners their dimensions."""
+        """Read the weights: they tell the dimensions, which listeners ask for."""
         validate_get_examples(get_examples, "ELMo.initialize")
         if nlp is not None:
             self._nlp.connect(nlp)
@@ -149,16 +146,12 @@ class ELMo(TrainablePipe):
         self.model.initialize()
         if self.vectors is not None:
             check_layer(self.vectors, self.model.get_dim("nL"))
-        for listener in self.listeners:
-            set_dims(listener, self.model)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        serialize = {"model": lambda: get_shim(self.model).to_bytes()}
-        return util.to_bytes(serialize, exclude)
+        return util.to_bytes({"model": get_shim(self.model).to_bytes}, exclude)
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "ELMo":
-        deserialize = {"model": lambda data: get_shim(self.model).from_bytes(data)}
-        util.from_bytes(bytes_data, deserialize, exclude)
+        util.from_bytes(bytes_data, {"model": get_shim(self.model).from_bytes}, exclude)
         self.model.initialize()
         return self
 
@@ -178,20 +171,17 @@ class ELMo(TrainablePipe):
         return self
 
 
-# Names of the components that are never trained.
-_names: Set[str] = set()
+_components: "WeakSet[ELMo]" = WeakSet()
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:
-    """Drop spaCy's warnings that the listeners of a component are frozen and it is
-    not (W087), or the other way around (W086).
+    """Drop spaCy's warnings that a component is frozen and its listeners are not, or
+    the other way around (W086, W087): an `elmo` component never changes.
     """
     message = record.getMessage()
-    return not any(
-        f"[W087] Component '{name}'" in message
-        or ("[W086]" in message and f"the component '{name}'" in message)
-        for name in _names
-    )
+    if not message.startswith(("[W086]", "[W087]")):
+        return True
+    return not any(f"'{elmo.name}'" in message for elmo in _components)
 
 
 util.logger.addFilter(_is_wanted)

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 @Language.factory(
     "elmo",
     assigns=["doc._.elmo"],
-    default_config={
-        "model": {"@architectures": "spacy_elmo.BiLM.v1"},
-        "vectors": None,
-    },
+    default_config={"model": {"@architectures": "spacy_elmo.BiLM.v1"}},
 )
 def make_elmo(
     nlp: Language,

@@ -5,13 +5,10 @@ from heapq import nlargest
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
-import numpy.typing as npt
 from spacy.tokens import Doc, Span, Token
 
 from .component import ELMo
-from .vector_hooks import Layer, select_layer
-
-Floats2d = npt.NDArray[np.float32]
+from .vector_hooks import Floats, Layer, select_layer
 
 
 class Context(NamedTuple):
@@ -42,10 +39,9 @@ def find_neighbors(
     n: int = 5,
 ) -> List[List[Context]]:
     """Search a corpus once for the words whose vectors are nearest to those of some
-    words in context. A Doc is not needed after its batch, and of sentences that the
-    corpus repeats, one counts; the query's own never does.
+    words in context. No Doc is kept after its batch. A sentence that the corpus repeats
+    counts once, and the query's own never does.
 
-    queries (Sequence[Token]): The words.
     layer (int or str or Sequence[float]): See spacy_elmo.set_vector_hooks.
     n (int): How many neighbors for each query.
     RETURNS (List[List[Context]]): Each query, followed by its neighbors, the nearest
@@ -73,8 +69,8 @@ def find_neighbors(
 
 
 def _context(token: Token, spans: List[Span]) -> Tuple[Context, Key]:
-    """A word in the sentence that the biLM has read, and a key that is the same for
-    the same words, whatever blanks are between them.
+    """A word in the sentence that the biLM has read, and its key, which white space
+    does not change.
     """
     sentence = next(span for span in spans if span.start <= token.i < span.end)
     tokens = [t for t in sentence if not t.is_space]
@@ -87,7 +83,7 @@ def _context(token: Token, spans: List[Span]) -> Tuple[Context, Key]:
     return Context(text, at, at + len(token)), key
 
 
-def _vectors(elmo: ELMo, docs: List[Doc], layer: Layer) -> Iterator[Floats2d]:
+def _vectors(elmo: ELMo, docs: List[Doc], layer: Layer) -> Iterator[Floats]:
     """Rows of length 1. Those of white space become NaN, which is above nothing."""
     for layers in elmo.predict(docs):
         X = select_layer(elmo.model.ops.to_numpy(layers), layer)

@@ -1,5 +1,5 @@
-"""A biLM and a text -> a vector for each word, whatever its context: the mean of its
-contextual vectors (Bommasani et al. 2020, section 3).
+"""Static vectors: for each word of a text the mean of its contextual vectors there
+(Bommasani et al. 2020, section 3).
 """
 
 from collections import Counter, defaultdict
@@ -12,13 +12,11 @@ from spacy.tokens import Doc
 
 from ..layers.doc_encoder import get_shim
 from .component import ELMo
-from .vector_hooks import Layer, select_layer
+from .vector_hooks import Floats, Layer, select_layer
 
-Floats2d = npt.NDArray[np.float32]
-
-# While a text is read, at most so many times as many words are kept as are wanted.
+# While a text is read, up to this many times the words that are wanted are kept.
 SPARE = 4
-# Of the least squares, relative to the mean square of a feature.
+# The ridge of the least squares, relative to the mean square of a feature.
 RIDGE = 0.01
 
 
@@ -29,16 +27,14 @@ def average_contexts(
     layer: Layer = "top",
     max_words: int = 20_000,
     min_count: int = 1,
-) -> Tuple[List[str], Floats2d]:
+) -> Tuple[List[str], Floats]:
     """The most frequent words of a text, each with the mean of its vectors in it.
 
-    elmo (ELMo): Runs over the text.
     batches (Iterable[List[Doc]]): The text, which is read once. Memory is bounded:
         whenever there are more than SPARE * max_words words, the rarer half of them is
         forgotten (lossy counting).
     layer (int or str or Sequence[float]): See spacy_elmo.set_vector_hooks.
-    max_words, min_count (int): Which words are kept at the end.
-    RETURNS (Tuple[List[str], Floats2d]): The words by falling frequency, and their
+    RETURNS (Tuple[List[str], Floats]): The words by falling frequency, and their
         vectors, shape (n_words, width).
     """
     elmo.model.initialize()
@@ -64,10 +60,10 @@ def average_contexts(
 
 
 def add_words(
-    elmo: ELMo, known: List[str], vectors: Floats2d, words: Iterable[str]
-) -> Tuple[List[str], Floats2d]:
-    """Add words that a text lacks. Their vectors are predicted from their characters:
-    by the least-squares map from the token layer of the known words to their vectors.
+    elmo: ELMo, known: List[str], vectors: Floats, words: Iterable[str]
+) -> Tuple[List[str], Floats]:
+    """Add words that a text lacks. Their vectors are predicted from their characters,
+    by the least-squares map from the token layer to the vectors of the known words.
     """
     found = set(known)
     new = [word for word in dict.fromkeys(words) if word not in found]

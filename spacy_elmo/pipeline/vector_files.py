@@ -1,5 +1,5 @@
-"""Texts -> HDF5 files of their layers, part by part: whatever stops a run, the parts
-that are written stay, and the next run does the others.
+"""HDF5 files of the layers of texts, written part by part: a run that was stopped
+leaves the parts that it has written, and the next one makes the others.
 """
 
 import json
@@ -13,7 +13,6 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Model
@@ -25,32 +24,21 @@ from ..storage import create_hdf5, replacing
 from ..storage import sha256 as sha256_of
 from ..text import make_doc, read_texts
 from .component import ELMo
-from .vector_hooks import Layer, select_layer
-
-Floats = npt.NDArray[np.float32]
+from .vector_hooks import Floats, Layer, select_layer
 
 PART_TEXTS = 1000
 INDEX = "sentence_to_index"
 
 
 class Job(NamedTuple):
-    """What is written, and where.
+    """What is written of each text, and where."""
 
-    nlp (Language): A pipeline that ends with its `elmo` component.
-    layer (Layer): A layer, (n_tokens, width); None for all of them,
-        (L + 1, n_tokens, width) as AllenNLP has it.
-    mix (Model[List[Floats3d], List[Floats2d]]): Mixes the layers instead.
-    dtype (str): "float32" or "float16".
-    tokenized (bool): Words of the texts stand between blanks.
-    folder (Path): Receives the parts.
-    """
-
-    nlp: Language
-    layer: Optional[Layer]
-    mix: Optional[Model[Any, Any]]
-    dtype: str
-    tokenized: bool
-    folder: Path
+    nlp: Language  # ends with its `elmo` component
+    layer: Optional[Layer]  # None for all, (L + 1, n_tokens, width) as AllenNLP has it
+    mix: Optional[Model[Any, Any]]  # mixes the layers instead
+    dtype: str  # "float32" or "float16"
+    tokenized: bool  # words of the texts stand between blanks
+    folder: Path  # of the parts
 
     def read(self, file: Path) -> Iterator[Any]:
         return read_texts(file, tokenized=self.tokenized)
@@ -86,8 +74,7 @@ def open_folder(folder: Path, recipe: Dict[str, Any]) -> None:
     """Make the folder of the parts, or go on with one that is there. No other run may
     be writing to it.
 
-    recipe (Dict[str, Any]): What its parts must share.
-    RAISES (CorpusError): If the parts there were made otherwise.
+    RAISES (CorpusError): If the parts there are of another recipe.
     """
     path = folder / "recipe.json"
     folder.mkdir(parents=True, exist_ok=True)

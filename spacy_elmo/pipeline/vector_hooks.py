@@ -14,19 +14,17 @@ from ..layers.extensions import get_layers
 Layer = Union[int, str, Sequence[float]]
 Part = Union[Doc, Span, Token]
 Floats = npt.NDArray[np.float32]
-Hooks = Dict[str, Callable[..., Any]]
 
 
 def set_vector_hooks(doc: Doc, layer: Layer = "top") -> Doc:
     """Let `vector`, `vector_norm`, `has_vector` and `similarity` of a Doc, its spans
-    and its tokens be those of doc._.elmo. The elmo component does so itself where its
-    config says `vectors`. A Doc or Span has the average of its tokens, and white
-    space has zeros.
+    and its tokens use doc._.elmo. The `vectors` of an elmo component's config do the
+    same. A Doc or Span has the average of its tokens, and white space has zeros.
 
     spaCy does not save hooks with a Doc: they are lost in Doc.to_bytes (which warns,
     W109), in a DocBin and in nlp.pipe(n_process=2). The layers are not, and this
-    function brings the hooks back. Without its layers, which a doc_cleaner may have
-    freed, a Doc has the vectors again that spaCy gives it.
+    function brings the hooks back. Once its layers are freed, for instance by a
+    doc_cleaner, a Doc has spaCy's own vectors again.
 
     doc (Doc): A Doc that an elmo component has seen.
     layer (int or str or Sequence[float]): "top"; "mean" of all layers; the number of
@@ -37,19 +35,18 @@ def set_vector_hooks(doc: Doc, layer: Layer = "top") -> Doc:
     """
     layers = get_layers(doc)
     check_layer(layer, None if layers is None else layers.shape[1])
-    # Functions of the module: a Doc pickles with its hooks.
-    span_hooks: Hooks = {
+    # Functions of the module: a Doc pickles with its hooks. Not changed in place:
+    # Span.as_doc shares them with the Doc that it comes from.
+    hooks: Dict[str, Callable[..., Any]] = {
         "vector": partial(get_vector, layer=layer),
         "has_vector": has_vector,
         "similarity": partial(get_similarity, layer=layer),
     }
-    # Not for spans: there spaCy asks the "vector" hook for the norm. Without a hook
-    # it takes the norm of the vector.
-    hooks: Hooks = {**span_hooks, "vector_norm": partial(get_vector_norm, layer=layer)}
-    # Not changed in place: Span.as_doc shares them with the Doc that it comes from.
+    doc.user_span_hooks = {**doc.user_span_hooks, **hooks}
+    # Not for spans: there spaCy asks the "vector" hook for the norm.
+    hooks["vector_norm"] = partial(get_vector_norm, layer=layer)
     doc.user_hooks = {**doc.user_hooks, **hooks}
     doc.user_token_hooks = {**doc.user_token_hooks, **hooks}
-    doc.user_span_hooks = {**doc.user_span_hooks, **span_hooks}
     return doc
 
 
@@ -113,10 +110,10 @@ def get_similarity(part: Part, other: Any, *, layer: Layer) -> float:
     """
     if part._.elmo is None:
         return float(_without_hooks(part).similarity(other))
-    x, y = get_vector(part, layer=layer), None
+    x = get_vector(part, layer=layer)
     # By the same layer, whatever hooks the other has. A Lexeme has no context.
-    if isinstance(other, (Doc, Span, Token)):
-        y = get_vector(other, layer=layer)
+    is_part = isinstance(other, (Doc, Span, Token))
+    y = get_vector(other, layer=layer) if is_part else None
     if y is None or x.shape != y.shape:
         found = "none" if y is None else f"one of width {len(y)}"
         types = {"type": type(part).__name__, "other": type(other).__name__}

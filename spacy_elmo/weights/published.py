@@ -124,18 +124,15 @@ def _fetch(url: str, target: Path, silent: bool) -> None:
     # Unpacked on the way, a file would have another length than announced.
     headers = {"Accept-Encoding": "identity"}
     try:
-        with requests.get(
-            url, stream=True, timeout=TIMEOUT, headers=headers
-        ) as response:
-            if response.status_code != 200:
-                raise failed(f"HTTP {response.status_code}")
-            size = response.raw.length_remaining
-            chunks = response.iter_content(CHUNK_BYTES)
+        with requests.get(url, stream=True, timeout=TIMEOUT, headers=headers) as body:
+            if body.status_code != 200:
+                raise failed(f"HTTP {body.status_code}")
+            size = body.raw.length_remaining
             bar = tqdm(
                 total=size, desc=target.name, unit="B", unit_scale=True, disable=silent
             )
             with target.open("wb") as out, bar:
-                for chunk in chunks:
+                for chunk in body.iter_content(CHUNK_BYTES):
                     out.write(chunk)
                     bar.update(len(chunk))
                     if out.tell() > MAX_BYTES:

@@ -105,6 +105,14 @@ def test_other_weights_have_a_file_of_their_own(
     assert len(list(tmp_path.glob("*.sqlite"))) == 2
 
 
+def test_the_file_is_named_by_the_precision_that_was_used(calm_weights, docs, tmp_path):
+    """Not by "auto", which is another one on another machine."""
+    settings = {"sentence_cache_path": str(tmp_path), "precision": "auto"}
+    run(build_bilm(calm_weights, **settings), docs)
+    used = BiLM.from_path(calm_weights).use_precision("auto").precision
+    assert len(list(tmp_path.glob(f"*-{used}.sqlite"))) == 1
+
+
 @pytest.mark.parametrize("broken", ["a file for a folder", "no database"])
 def test_a_folder_that_cannot_be_used_is_a_warning(
     broken, calm_weights, docs, tmp_path

@@ -355,6 +355,24 @@ def test_replaced_listeners_keep_the_settings_of_each(nlp):
     assert (found["elmo"]["layers"], found["elmo"]["dropout"]) == ("all", 0.1)
 
 
+def test_listeners_of_another_elmo_are_not_replaced(nlp, bilm_config, tmp_path):
+    nlp.add_pipe("elmo", name="other", config={"model": bilm_config()})
+    tok2vec = copy.deepcopy(TOK2VEC)
+    tok2vec["embed"]["embed"] = listener_config(upstream="other")
+    tok2vec["embed"]["elmo"] = listener_config(upstream="elmo")
+    tagger = add_task(nlp, "tagger", tok2vec=tok2vec)
+    train(nlp, make_examples(nlp), 2)
+    nlp.replace_listeners("elmo", "tagger", ["model.tok2vec"])
+    nlp.remove_pipe("elmo")
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    found = loaded.config["components"]["tagger"]["model"]["tok2vec"]["embed"]
+    assert found["embed"]["upstream"] == "other"
+    assert found["elmo"]["@architectures"] == "spacy_elmo.ELMo.v1"
+    scores = [p.predict([nlp(" A play.")]) for p in (tagger, loaded.get_pipe("tagger"))]
+    np.testing.assert_allclose(*scores, rtol=1e-5)
+
+
 def test_a_component_sourced_without_elmo_warns_from_the_start(trained):
     nlp = spacy.blank("xx")
     nlp.add_pipe("tagger", source=trained)
