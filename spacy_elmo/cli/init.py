@@ -1,4 +1,3 @@
-import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -123,30 +122,32 @@ def write(output: Path, given: Dict[str, Any]) -> None:
         nlp["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
     language = load_language(nlp)
     path = given["config"] or project.shipped_config(project.PRETRAINING)
+    parts = [output / name for name in ("corpus", "configs", project.PROJECT)]
+    for part in parts:
+        if part.exists():
+            raise CorpusError(Errors.E111.format(path=part))
     with removing_empty(output):
         output.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".init.", dir=output) as folder:
-            corpus = Path(folder) / "corpus"
+        with TemporaryDirectory(prefix=".init.", dir=output) as name:
+            folder = Path(name)
+            corpus = folder / "corpus"
             corpus.mkdir()
             components = convert(given["treebank"], given["dev"], corpus, language)
             survey = split_text(given["text"], corpus)
             config = project.pretrain_config(path, nlp, given["tokenized"], survey)
             print_survey(survey, config)
             pace = project.measure_pace(config, corpus)
-            shutil.rmtree(output / "corpus", ignore_errors=True)
-            corpus.rename(output / "corpus")
-    epochs = project.set_length(config, survey, pace, given["hours"])
-    tokens = config["training"]["max_tokens"]
-    msg.good(
-        f"Pretraining: {tokens:,} tokens, punctuation and ends of sentences included "
-        f"({epochs:.1f} times the text), {tokens / pace / 3600:.2f} hours at "
-        f"{pace:,.0f} tokens per second; a vocabulary of up to "
-        f"{config['vocabulary']['max_size']:,} words"
-    )
-    pipeline = None
-    if components:
-        pipeline = project.pipeline_config(nlp, components, given["hours"])
-    project.write_project(output, config, pipeline, given)
+            epochs = project.set_length(config, survey, pace, given["hours"])
+            tokens = config["training"]["max_tokens"]
+            msg.good(
+                f"Pretraining: {tokens:,} tokens, punctuation and ends of sentences "
+                f"included ({epochs:.1f} times the text), {tokens / pace / 3600:.2f} "
+                f"hours at {pace:,.0f} tokens per second; a vocabulary of up to "
+                f"{config['vocabulary']['max_size']:,} words"
+            )
+            project.write_project(folder, config, components, given)
+            for part in parts:  # project.yml last: where it is, the project is whole
+                (folder / part.name).rename(part)
     msg.good(f"Wrote a spaCy project to {output}")
 
 
@@ -183,8 +184,8 @@ def print_survey(survey: Survey, config: "Config") -> None:
         f"{survey.repeated:,} repeated paragraphs left out"
     )
     msg.good(
-        f"Characters: a window of {window} cuts {survey.share_cut(window):.4%} of the "
-        f"words; the reference's, of 50, would cut {survey.share_cut(50):.4%}"
+        f"Words cut: {survey.share_cut(50):.4%} by the reference's window of 50 "
+        f"characters, {survey.share_cut(window):.4%} by that of {window} here"
     )
     if survey.words < LITTLE_WORDS:
         msg.warn(Warnings.W011.format(found=survey.words))
@@ -198,5 +199,5 @@ def run_project(output: Path) -> None:
         project_run(output, "all")
     except (KeyboardInterrupt, SystemExit):
         msg.warn("Stopped. The same command goes on from here.", exits=1)
-    wheels = sorted(map(str, (output / "packages").glob("*/dist/*.whl")))
-    msg.good("Install what you have made:", f"pip install {' '.join(wheels)}")
+    msg.good("Install what you have made:")
+    print("pip install", *sorted((output / "packages").glob("*/dist/*.whl")))

@@ -36,6 +36,7 @@ build-backend = "setuptools.build_meta"
 name = "{name}"
 version = "{version}"
 readme = "README.md"
+license = {{text = {license}}}
 dependencies = ["spacy-elmo>={requires}"]
 
 [project.entry-points.spacy_elmo_weights]
@@ -143,6 +144,7 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
         Config(kept).to_disk(module / "config.cfg")
     srsly.write_json(module / "meta.json", meta)
     fields = {"name": meta["name"], "version": meta["version"], "requires": __version__}
+    fields["license"] = srsly.json_dumps(meta["license"])  # TOML quotes alike
     (module / "__init__.py").write_text(INIT.format(**fields), encoding="utf8")
     (folder / "pyproject.toml").write_text(PYPROJECT.format(**fields), encoding="utf8")
     (folder / "README.md").write_text(card, encoding="utf8")

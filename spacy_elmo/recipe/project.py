@@ -5,14 +5,13 @@ time.
 from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 import srsly
 from thinc.api import Config
 
 from ..pretraining.config import Sections, read_settings
 from ..pretraining.training import pretrain
-from ..storage import replacing
 from .raw_text import HELDOUT, TEXT, Survey
 
 PROJECT, PRETRAINING, PIPELINE = "project.yml", "pretrain_small.cfg", "ner_tagger.cfg"
@@ -164,27 +163,27 @@ def without_elmo(config: Config) -> Config:
 
 
 def write_project(
-    output: Path, config: Config, pipeline: Optional[Config], variables: Dict[str, Any]
+    folder: Path, config: Config, components: List[str], variables: Dict[str, Any]
 ) -> None:
-    """Write what is still missing beside `corpus`. project.yml comes last: where it
-    is, the project is whole.
+    """Write all but the corpus.
 
-    config, pipeline (Config): Of both trainings; no pipeline without a treebank.
+    config (Config): Of pretraining.
+    components (List[str]): Of the pipeline; none without a treebank.
     variables (Dict[str, Any]): "vars" of project.yml.
     """
-    configs = output / "configs"
-    configs.mkdir(parents=True, exist_ok=True)
+    configs = folder / "configs"
+    configs.mkdir()
     meta = {key: variables[key] for key in ("lang", "name", "version", "license")}
     meta["sources"] = [variables["sources"]] if variables["sources"] else []
     srsly.write_json(configs / "meta.json", meta)
     config.to_disk(configs / "pretrain.cfg")
     steps = ["pretrain", "package-bilm"]
-    if pipeline is not None:
+    if components:
         steps += ["baseline", "elmo", "compare", "package"]
+        pipeline = pipeline_config(config["nlp"], components, variables["hours"])
         pipeline.to_disk(configs / "elmo.cfg")
         without_elmo(pipeline).to_disk(configs / "baseline.cfg")
     project: Any = srsly.read_yaml(Path(__file__).parent / PROJECT)
     commands = [c for c in project["commands"] if c["name"] in steps]
     project.update(vars=variables, workflows={"all": steps}, commands=commands)
-    with replacing(output / PROJECT) as temporary:
-        srsly.write_yaml(temporary, project)
+    srsly.write_yaml(folder / PROJECT, project)

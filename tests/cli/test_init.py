@@ -2,6 +2,7 @@
 
 import random
 import shlex
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -172,6 +173,13 @@ def test_every_step_of_the_project(
     assert nlp("Anna liest.")._.elmo.shape == (3, 3, 24)
     assert nlp.meta["license"] == "CC0"
     assert (tmp_path / "de_pipeline_elmo" / "weights.hdf5").is_file()
+
+
+def test_a_corpus_that_is_there_is_left_alone(elmo, inputs, tmp_path):
+    shutil.copytree(inputs / "text", tmp_path / "corpus")
+    result = elmo("init", tmp_path / "corpus", tmp_path, "--lang", "de", "--no-run")
+    assert result.exit_code == 1 and "ELMO111" in result.text
+    assert [p.name for p in tmp_path.rglob("*")] == ["corpus", "a.txt"]
 
 
 @pytest.mark.parametrize(

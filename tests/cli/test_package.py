@@ -26,6 +26,8 @@ def test_an_installed_package_publishes_its_name(trained, elmo, tmp_path):
     folder = tmp_path / "en_dogs-0.0.0"
     assert {p.suffix for p in (folder / "dist").iterdir()} == {".whl", ".gz"}
     install(folder, tmp_path / "elsewhere")
+    (metadata,) = (tmp_path / "elsewhere").glob("*.dist-info/METADATA")
+    assert "License: CC0" in metadata.read_text()
     code = (
         "import spacy; nlp = spacy.blank('en'); "
         "nlp.add_pipe('elmo', config={'model': {'weights': 'en_dogs'}}); "
