@@ -52,7 +52,7 @@ class ELMo(TrainablePipe):
         # Weak: the pipeline owns its components, not the other way around.
         self._nlp = WeakLink(nlp)
         _components.add(self)
-        replacement = ListenerReplacement()
+        replacement = ListenerReplacement(self._nlp)
         self.model.attrs["replace_listener_cfg"] = replacement.make_config
         self.model.attrs["replace_listener"] = replacement.finish
 
@@ -80,8 +80,10 @@ class ELMo(TrainablePipe):
         found = self.listener_map.get(component_name, [])
         if listener not in found:
             return False
-        found.remove(listener)
         listener.attrs["component"].connect(None)
+        # A list of its own: replace_listeners goes through the one that is there.
+        found = [other for other in found if other is not listener]
+        self.listener_map[component_name] = found
         if not found:
             del self.listener_map[component_name]
         return True

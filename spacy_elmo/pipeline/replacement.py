@@ -3,6 +3,8 @@ from typing import Any, Dict
 
 from thinc.api import Model
 
+from ..layers.listener import WeakLink
+
 Config = Dict[str, Any]
 
 
@@ -11,31 +13,44 @@ class ListenerReplacement:
     for nlp.replace_listeners. That gives the config of the component's whole tok2vec,
     and puts what it gets back at the path that the user names: the listener's, or one
     around it, as the "model.tok2vec" of spaCy's documentation.
+
+    nlp (WeakLink): The pipeline.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nlp: WeakLink) -> None:
+        self.nlp = nlp
         self.bilm: Config = {}
-        self.tok2vec: Config = {}
+        self.config: Config = {}
         self.before: Config = {}
         self.placed: Config = {}
 
     def make_config(self, bilm: Config, tok2vec: Config) -> Config:
         """What `finish` fills in ("replace_listener_cfg")."""
-        # It is called for each path, and from the second on spaCy has changed tok2vec.
-        if tok2vec is not self.tok2vec:
-            self.tok2vec, self.before = tok2vec, copy.deepcopy(tok2vec)
+        # It is called for each path, and from the second on spaCy has changed these.
+        config = self._model_around(tok2vec)
+        if config is not self.config:
+            self.config, self.before = config, copy.deepcopy(config)
         self.bilm, self.placed = bilm, {}
         return self.placed
 
     def finish(self, bilm: Model[Any, Any], listener: Any, component: Any) -> Any:
-        """Write the whole tok2vec anew, and where it is the path itself, there. The
+        """Write the whole config anew, and where it is the path itself, there. The
         model needs no change ("replace_listener").
         """
         after = replace_listeners(self.before, self.bilm, component.name)
-        for config in (self.placed, self.tok2vec):
+        for config in (self.placed, self.config):
             config.clear()
             config.update(copy.deepcopy(after))
         return bilm
+
+    def _model_around(self, tok2vec: Config) -> Config:
+        """The config of the model that has this tok2vec; the tok2vec itself where
+        `elmo` was sourced, and the pipeline is another.
+        """
+        nlp: Any = self.nlp.get()
+        names = [] if nlp is None else nlp.pipe_names
+        models = [nlp.get_pipe_config(name).get("model", {}) for name in names]
+        return next((m for m in models if m.get("tok2vec") is tok2vec), tok2vec)
 
 
 def replace_listeners(config: Any, bilm: Config, upstream: str) -> Any:

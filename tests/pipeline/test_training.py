@@ -322,8 +322,8 @@ def test_replaced_listeners_predict_the_same_and_load(
     assert not np.array_equal(s_of(loaded.get_pipe(name)), before)
 
 
-@pytest.mark.parametrize("path", ["model.tok2vec", "model.tok2vec.embed"])
-def test_a_path_around_a_listener_replaces_the_listener_in_it(trained, path, tmp_path):
+@pytest.mark.parametrize("at", ["", ".tok2vec", ".tok2vec.embed", ".tok2vec.encode"])
+def test_a_path_around_a_listener_replaces_the_listener_in_it(trained, at, tmp_path):
     """spaCy's documentation shows "model.tok2vec", wherever in it the listener is."""
     texts = [eg.text for eg in make_examples(trained)]
     wanted = [doc.to_json() for doc in trained.pipe(texts)]
@@ -333,7 +333,7 @@ def test_a_path_around_a_listener_replaces_the_listener_in_it(trained, path, tmp
             nlp.replace_listeners("elmo", "tagger", ["model.tok2vec"])
         else:
             nlp.to_disk(tmp_path / "first")
-        nlp.replace_listeners("elmo", "ner", [path])
+        nlp.replace_listeners("elmo", "ner", [f"model{at}"])
         tok2vec = nlp.config["components"]["ner"]["model"]["tok2vec"]
         assert tok2vec["embed"]["embed"]["rows"] == [100, 100]
         assert tok2vec["embed"]["elmo"]["@architectures"] == "spacy_elmo.ELMo.v1"
@@ -342,17 +342,22 @@ def test_a_path_around_a_listener_replaces_the_listener_in_it(trained, path, tmp
             assert [doc.to_json() for doc in pipeline.pipe(texts)] == wanted
 
 
-def test_replaced_listeners_keep_the_settings_of_each(nlp):
-    """Two listeners in one component, the first with its own path."""
+def test_replaced_listeners_keep_the_settings_of_each(nlp, tmp_path):
+    """Two listeners in one component, each with its own path."""
     tok2vec = copy.deepcopy(TOK2VEC)
     tok2vec["embed"]["embed"] = listener_config(layers="top")
     add_task(nlp, "tagger", tok2vec=tok2vec)
     train(nlp, make_examples(nlp), 2)
+    wanted = scores_of(nlp, "tagger")
     embed = "model.tok2vec.embed"
     nlp.replace_listeners("elmo", "tagger", [f"{embed}.embed", f"{embed}.elmo"])
+    assert not nlp.get_pipe("elmo").listeners
     found = nlp.config["components"]["tagger"]["model"]["tok2vec"]["embed"]
     assert (found["embed"]["layers"], found["embed"]["dropout"]) == ("top", 0.2)
     assert (found["elmo"]["layers"], found["elmo"]["dropout"]) == ("all", 0.1)
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    np.testing.assert_allclose(scores_of(loaded, "tagger"), wanted, rtol=1e-4)
 
 
 def test_listeners_of_another_elmo_are_not_replaced(nlp, bilm_config, tmp_path):
