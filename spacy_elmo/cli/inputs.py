@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from ..pretraining.tokenizer import Tokenizer
 
 DEFAULT_WEIGHTS = "en_elmo_sm"
-# A batch of Docs, and the longest Doc: 50 MB of layers of the original model.
-BATCH_TOKENS = 4096
-# Of a batch that is not tokenized yet.
-BATCH_CHARACTERS = 16_384
+# Of a batch of texts: characters, or tokens of those that are split into words. At
+# most 200 MB of layers of the original model.
+BATCH_LENGTH = 16_384
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
 LAYERS = "'top', 'mean' of all, or a number (0 is the token layer)"
@@ -126,19 +125,13 @@ def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
 
 
 def read_batches(
-    nlp: "Language",
-    elmo: "ELMo",
-    text: str,
-    *,
-    tokenized: bool = False,
-    limit: Optional[int] = None,
+    nlp: "Language", text: str, tokenized: bool, limit: Optional[int] = None
 ) -> Iterator[List["Doc"]]:
     """A text as batches of Docs, with a progress bar in a terminal. A batch is good
     until the next one is asked for: then its words leave the vocab again.
 
     limit (int): Stop after the batch that reaches so many tokens.
-    YIELDS (List[Doc]): A batch. No Doc of it is much longer than BATCH_TOKENS: it is
-        cut where the segmenter of `elmo` says.
+    YIELDS (List[Doc]): A batch.
     RAISES (CorpusError): If there is no text, if it is damaged or not UTF-8.
     """
     from tqdm import tqdm
@@ -148,16 +141,15 @@ def read_batches(
     files, left = find_texts(text), limit or sys.maxsize
     texts = (text for file in files for text in read_texts(file, tokenized=tokenized))
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
-        for part in batch_by_length(texts, BATCH_CHARACTERS):
+        for part in batch_by_length(texts, BATCH_LENGTH):
             with nlp.memory_zone():
-                docs = (make_doc(nlp, text) for text in part)
-                pieces = (piece for doc in docs for piece in _cut(doc, elmo))
-                for batch in batch_by_length(pieces, BATCH_TOKENS):
-                    yield batch
-                    bar.update(sum(map(len, batch)))
-                    left -= sum(map(len, batch))
-                    if left <= 0:
-                        return
+                docs = [make_doc(nlp, text) for text in part]
+                yield docs
+                n_tokens = sum(map(len, docs))
+            bar.update(n_tokens)
+            left -= n_tokens
+            if left <= 0:
+                return
 
 
 def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
@@ -172,15 +164,6 @@ def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
             found, total = [], 0
     if found:
         yield found
-
-
-def _cut(doc: "Doc", elmo: "ELMo") -> Iterator["Doc"]:
-    """A Doc, or where it is long pieces of it that are whole sentences."""
-    if len(doc) <= BATCH_TOKENS:
-        yield doc
-        return
-    for spans in batch_by_length(elmo.model.attrs["segmenter"](doc), BATCH_TOKENS):
-        yield doc[spans[0].start : spans[-1].end].as_doc()
 
 
 def find_mixes(nlp: "Language") -> Iterator[Tuple[str, Any, Any]]:

@@ -53,7 +53,7 @@ def neighbors_cli(
     nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
     choice = inputs.choose_layer(elmo, layer)
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
-    batches = inputs.read_batches(nlp, elmo, corpus, tokenized=tokenized, limit=limit)
+    batches = inputs.read_batches(nlp, corpus, tokenized, limit)
     found = find_neighbors(elmo, tokens, batches, layer=choice, n=n)
     if as_json:
         results = []

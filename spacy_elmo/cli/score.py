@@ -42,7 +42,7 @@ def score_cli(
     tokenizer = inputs.read_tokenizer(path, lang, tokenized)
     is_first = True
     # Printed as it comes: the text may be endless.
-    for part in inputs.batch_by_length(_read(text), inputs.BATCH_CHARACTERS):
+    for part in inputs.batch_by_length(_read(text), inputs.BATCH_LENGTH):
         sentences = [list(chain(*tokenizer([line]))) for line in part]
         surprisals = model.score(sentences, boundaries=True)
         for sentence, surprisal in zip(sentences, surprisals):

@@ -45,7 +45,7 @@ def vectors_cli(
     ):
         known, vectors = average_contexts(
             elmo,
-            inputs.read_batches(nlp, elmo, text, tokenized=tokenized),
+            inputs.read_batches(nlp, text, tokenized),
             layer=inputs.choose_layer(elmo, layer),
             max_words=max_words,
             min_count=min_count,

@@ -209,6 +209,26 @@ def test_languages_that_cannot_be_had(elmo, command, tmp_path, lang, problem):
     assert problem in result.text and "Traceback" not in result.text
 
 
+def test_a_treebank_of_other_tokens_is_a_warning(elmo, inputs, tmp_path):
+    other = SENTENCE.replace("\tSpaceAfter=No\n5\t.\t", "\tSpaceAfter=No\n5\t!?\t")
+    for old, new in (("Anna", "Anna-"), ("liest", "liest,"), ("das", "das;")):
+        other = other.replace(f"\t{old}\t", f"\t{new}\t")
+    (tmp_path / "other.conllu").write_text(120 * other)
+    (tmp_path / "short.txt").write_text("nur wenig Text")
+    treebank = "--treebank", tmp_path / "other.conllu"
+    result = elmo(
+        "init", tmp_path / "short.txt", tmp_path / "out", "--lang", "de", *treebank
+    )
+    assert result.exit_code == 1 and "ELMO130" in result.text
+    assert "ELMOW010" in result.text and "'liest,' is 'liest ,'" in result.text
+
+
+def test_each_dev_belongs_to_a_treebank(elmo, inputs, tmp_path):
+    dev = "--dev", inputs / "train.conllu"
+    result = elmo("init", inputs / "text", tmp_path / "out", "--lang", "de", *dev)
+    assert result.exit_code == 1 and "ELMO131" in result.text
+
+
 def test_treebanks_that_are_none(elmo, command, inputs, tmp_path):
     for content, problem in (("1\tAnna\n", "ELMO051"), (SENTENCE, "ELMO132")):
         path = tmp_path / "bad.conllu"

@@ -107,33 +107,19 @@ def test_tokenized_lines_are_split_at_blanks_only(find, tmp_path):
 
 
 def test_a_limit_of_tokens_ends_with_its_batch(find, corpus, monkeypatch):
-    monkeypatch.setattr("spacy_elmo.cli.inputs.BATCH_TOKENS", 10)
+    monkeypatch.setattr("spacy_elmo.cli.inputs.BATCH_LENGTH", 10)
     found = find(corpus, QUERY, "--limit", 4, "-n", 9)
     assert {c["text"] for c in found["contexts"]} == {LINES[0]}
 
 
-def test_long_documents_are_read_in_pieces(find, corpus, tmp_path, monkeypatch):
-    path = tmp_path / "long.jsonl"
-    path.write_text(json.dumps({"text": " ".join(LINES)}))
-    whole = find(path, QUERY)
-    monkeypatch.setattr("spacy_elmo.cli.inputs.BATCH_TOKENS", 10)
-    monkeypatch.setattr("spacy_elmo.cli.inputs.BATCH_CHARACTERS", 20)
-    in_pieces = find(path, QUERY)
-    pairs = zip(in_pieces["contexts"], whole["contexts"], strict=True)
-    for found, wanted in pairs:
-        assert found.pop("score") == pytest.approx(wanted.pop("score"), abs=1e-5)
-        assert found == wanted
-
-
-def test_words_of_the_corpus_do_not_stay_in_memory(tmp_path, bilm_config):
+def test_words_of_the_corpus_do_not_stay_in_memory(tmp_path):
     from spacy_elmo.cli.inputs import read_batches
 
     path = tmp_path / "corpus.txt"
     path.write_text("".join(f"word{i} number{i}\n\n" for i in range(4000)))
     nlp = spacy.blank("en")
-    elmo = nlp.add_pipe("elmo", config={"model": bilm_config()})
     before, seen = len(nlp.vocab.strings), 0
-    for docs in read_batches(nlp, elmo, str(path)):
+    for docs in read_batches(nlp, str(path), tokenized=False):
         assert sum(map(len, docs)) <= 8192
         seen += len(docs)
     assert seen == 4000
