@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .tuning import CHUNK_WINDOWS
+from .precision import casting
+from .tuning import CHUNK_WINDOWS, at_once
 
 
 def convolve_train(
@@ -17,10 +18,7 @@ def convolve_train(
     weight (Floats3d): Filters side by side, shape (width, d, n_filters).
     padding (Floats1d): What a window of pure padding gives, (n_filters,).
     """
-    device = weight.device.type
-    on = torch.is_autocast_enabled(device)
-    dtype = torch.get_autocast_dtype(device) if on else weight.dtype
-    with torch.autocast(device, enabled=False):
+    with casting(weight) as dtype:
         pooled: Tensor = _ConvolveAndPool.apply(  # type: ignore[no-untyped-call]
             tuple(blocks), char_embed, weight, padding, dtype
         )
@@ -70,8 +68,9 @@ class _ConvolveAndPool(torch.autograd.Function):
             part.unflatten(2, (width, d)).copy_(embedded.transpose(2, 3))
         kernel = weight.reshape(width * d, n_filters).to(dtype)
         response = embed.new_empty(n_padded, n_filters)
-        for rows in _chunks(windows):
-            torch.mm(windows[rows], kernel, out=response[rows])
+        size = at_once(CHUNK_WINDOWS, weight.device)
+        for rows, out in zip(windows.split(size), response.split(size)):
+            torch.mm(rows, kernel, out=out)
         best = torch.cat([part.amax(0) for part in _parts(response, sizes)])
         ctx.save_for_backward(windows, kernel, padding, response, best, *blocks)
         ctx.sizes, ctx.shape, ctx.n_characters = sizes, weight.shape, len(embed)
@@ -94,8 +93,9 @@ class _ConvolveAndPool(torch.autograd.Function):
             start += n
         d_kernel = (windows.t() @ d_response).float()
         d_windows = torch.empty_like(windows)
-        for rows in _chunks(windows):
-            torch.mm(d_response[rows], kernel.t(), out=d_windows[rows])
+        size = at_once(CHUNK_WINDOWS, windows.device)
+        for rows, out in zip(d_response.split(size), d_windows.split(size)):
+            torch.mm(rows, kernel.t(), out=out)
         d_embed = d_pooled.new_zeros(ctx.n_characters, d)
         for ids, part in zip(blocks, _parts(d_windows, ctx.sizes)):
             d_ids = d_pooled.new_zeros(*ids.shape, d)
@@ -112,9 +112,3 @@ def _parts(x: Tensor, sizes: List[Tuple[int, int]]) -> Iterator[Tensor]:
     for longest, n in sizes:
         yield x[start : start + longest * n].view(longest, n, -1)
         start += longest * n
-
-
-def _chunks(windows: Tensor) -> List[slice]:
-    n = len(windows)
-    size = CHUNK_WINDOWS if windows.device.type == "cpu" else n
-    return [slice(i, i + size) for i in range(0, n, size)]

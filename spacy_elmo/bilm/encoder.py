@@ -1,3 +1,6 @@
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate
 from typing import List, Sequence, Tuple
 
 import torch
@@ -7,7 +10,7 @@ from torch.nn import functional as F
 from .char_conv import convolve_train
 from .characters import PADDING
 from .options import N_CHARACTERS, CharCNNOptions
-from .tuning import BLOCK_WORDS, CHUNK_WORDS, WORD_LENGTHS
+from .tuning import BLOCK_WORDS, CHUNK_WORDS, WORD_LENGTHS, at_once
 
 
 class CharacterEncoder(nn.Module):
@@ -59,22 +62,19 @@ class CharacterEncoder(nn.Module):
     def convolve(self, char_ids: Tensor) -> Tensor:
         lengths = (char_ids != PADDING).sum(1)
         order = torch.argsort(lengths, stable=True)
-        most = BLOCK_WORDS if lengths.device.type == "cpu" else len(lengths)
-        groups = _length_groups(lengths[order], order, most)
+        blocks = _length_blocks(char_ids[order], lengths[order].tolist())
         # The windows that begin on a character, and one of pure padding, which every
         # word has that is not too long for it.
         widest = self.widest
-        fits = [g for g in groups if g[1] + widest <= self.window]
-        blocks = [char_ids[r, : n + widest - 1].t().long() for r, n in fits]
-        parts = [self._convolve_window(char_ids[r]) for r, _ in groups[len(fits) :]]
-        if blocks:
-            pooled = self._convolve_blocks(blocks)
-            parts.insert(0, pooled + torch.cat(list(self.conv_bias)))
-        if not parts:
-            return self.char_embed.new_empty(0, self.options.n_filters)
-        restore = torch.empty_like(order)
-        restore[order] = torch.arange(len(order), device=order.device)
-        pooled = torch.cat(parts)[restore]
+        fits = [block for block in blocks if block[1] + widest <= self.window]
+        parts = [self.char_embed.new_empty(0, self.options.n_filters)]
+        if fits:
+            pooled = self._convolve_blocks(
+                [ids[:, : longest + widest - 1].t().long() for ids, longest in fits]
+            )
+            parts.append(pooled + torch.cat(list(self.conv_bias)))
+        parts += [self._convolve_window(ids) for ids, _ in blocks[len(fits) :]]
+        pooled = torch.cat(parts)[torch.argsort(order)]
         relu = self.options.activation == "relu"
         return torch.relu(pooled) if relu else torch.tanh(pooled)
 
@@ -136,20 +136,16 @@ class Highway(nn.Module):
         return y.relu_().sub_(x).mul_(gate.sigmoid_()).add_(x)
 
 
-def _length_groups(
-    lengths: Tensor, order: Tensor, most: int
+def _length_blocks(
+    char_ids: Tensor, lengths: Sequence[int]
 ) -> List[Tuple[Tensor, int]]:
-    """Cut words in order of length into blocks of at most so many, each with its
-    longest length."""
-    groups: List[Tuple[Tensor, int]] = []
-    sizes = lengths.tolist()
-    start = 0
-    while start < len(sizes):
-        shortest = sizes[start]
-        limit = next((n for n in WORD_LENGTHS if n >= shortest), 1 << 30)
-        end = start + 1
-        while end < len(sizes) and sizes[end] <= limit and end - start < most:
-            end += 1
-        groups.append((order[start:end], sizes[end - 1]))
-        start = end
-    return groups
+    """Cut words in order of length into blocks, each with its longest length."""
+    groups = Counter(bisect_left(WORD_LENGTHS, n) for n in lengths)
+    most = at_once(BLOCK_WORDS, char_ids.device)
+    blocks = [
+        block
+        for group in char_ids.split(list(groups.values()))
+        for block in group.split(most)
+    ]
+    ends = accumulate(map(len, blocks))
+    return [(block, lengths[end - 1]) for block, end in zip(blocks, ends)]

@@ -1,4 +1,5 @@
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
+import math
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +46,9 @@ class LSTMLayer(nn.Module):
         self.projection = (
             nn.Parameter(torch.empty(H, P)) if options.has_projection else None
         )
+        # Where there is no projection, the paper's code clips none.
+        proj_clip = options.proj_clip if options.has_projection else None
+        self._clips = options.cell_clip or math.inf, proj_clip or math.inf
         self.precision = "float32"
         # Weights in a low precision, and what they were made of.
         self._low: Optional[Tuple[Any, Arithmetic]] = None
@@ -91,10 +95,8 @@ class LSTMLayer(nn.Module):
             each row after its last step.
         """
         if state is None:
-            state = self.initial_state(batch_sizes[0] if batch_sizes else 0)
-        options = self.options
-        proj_clip = options.proj_clip if options.has_projection else None
-        clips = options.cell_clip, proj_clip
+            state = self.initial_state(batch_sizes[0])
+        clips = self._clips
         if torch.is_grad_enabled() and (self.kernel.requires_grad or x.requires_grad):
             assert not moves, "in training, no rows are shared"
             if index is not None:
@@ -112,11 +114,11 @@ class LSTMLayer(nn.Module):
         """The products of this layer in its precision."""
         kernel = self.kernel.detach()
         projection = None if self.projection is None else self.projection.detach()
-        make: Callable[..., Arithmetic] = ARITHMETICS[self.precision]
+        make = ARITHMETICS[self.precision]
         n_gates = 4 * self.options.dim
         if make is Float32:
             return make(kernel[:, :n_gates], projection)
-        made_of = self.precision, *_stamp(self.kernel), *_stamp(self.projection)
+        made_of = self.precision, *map(_stamp, self.parameters())
         if self._low is None or self._low[0] != made_of:
             self._low = made_of, make(kernel[:, :n_gates], projection)
         return self._low[1]
@@ -125,9 +127,7 @@ class LSTMLayer(nn.Module):
         return {**self.__dict__, "_low": None}  # made again where it is needed
 
 
-def _stamp(param: Optional[Tensor]) -> Tuple[Any, ...]:
+def _stamp(param: Tensor) -> Tuple[Any, ...]:
     """Changes whenever a parameter is moved, replaced or written to."""
-    if param is None:
-        return ()
     version = 0 if param.is_inference() else param._version
     return param.device, param.data_ptr(), version

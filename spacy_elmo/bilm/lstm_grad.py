@@ -3,20 +3,22 @@ the weights are one matrix product over all time steps, and the products may run
 bfloat16 while state and sums stay in float32.
 """
 
+import math
 from functools import partial
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .batching import packed_steps
+from .precision import casting
 from .tuning import ROW_MULTIPLE, TRAINING_PADDING
 
 Cell = Callable[..., Any]
 Gates = Tuple[Tensor, ...]
 Pointwise = Callable[[Tensor], Tensor]
-Clips = Tuple[Optional[float], Optional[float]]
+Clips = Tuple[float, float]
 # Batch sizes, `keep`, clips, and the dtype of the products.
 How = Tuple[Tuple[int, ...], Optional[Tensor], Clips, torch.dtype]
 
@@ -30,7 +32,7 @@ def lstm_train(
     projection: Optional[Tensor],
     batch_sizes: Sequence[int],
     keep: Optional[Tensor] = None,
-    clips: Clips = (None, None),
+    clips: Clips = (math.inf, math.inf),
 ) -> Tuple[Tensor, Tensor, Tensor]:
     """Run one LSTM layer so that it can be differentiated.
 
@@ -42,10 +44,7 @@ def lstm_train(
     RETURNS (Tuple[Floats2d, Floats2d, Floats2d]): y (n_tokens, projection), and h
         and c after each row's last step, detached.
     """
-    device = x.device.type
-    is_on = torch.is_autocast_enabled(device)
-    dtype = torch.get_autocast_dtype(device) if is_on else kernel.dtype
-    with torch.autocast(device, enabled=False):
+    with casting(kernel) as dtype:
         run: Callable[..., Tuple[Tensor, Tensor, Tensor]] = _LSTM.apply
         how = tuple(batch_sizes), keep, clips, dtype
         return run(x, *state, kernel, projection, how)
@@ -139,10 +138,9 @@ class _LSTM(torch.autograd.Function):
         projection: Optional[Tensor], how: How,
     ) -> Tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         batch_sizes, keep, (cell_clip, proj_clip), dtype = how
-        N, D, P, H = *x.shape, h0.shape[1], c0.shape[1]
+        N, D, P, (B, H) = *x.shape, h0.shape[1], c0.shape
         K = 1 + D + P
         steps = packed_steps(batch_sizes)
-        clip = float("inf") if cell_clip is None else cell_clip
         w = _prepared(kernel[:, : 4 * H], dtype)
         w_proj = None if projection is None else projection.to(dtype)
         if keep is None:
@@ -150,7 +148,8 @@ class _LSTM(torch.autograd.Function):
         xh = w.new_empty(N, len(w))
         xh[:, 0], xh[:, 1 : 1 + D], xh[:, K:] = 1.0, x, 0.0
         gates = w.new_empty(N, 4 * H)
-        cells, m = w.new_empty(N, H), w.new_empty(N, H)
+        cells, m = w.new_empty(B + N, H), w.new_empty(N, H)
+        cells[:B] = c0
         y = x.new_empty(N, P, dtype=torch.float32)
         h, c = h0.float().clone(), c0.float().clone()
         forward_cell = _cells[0]
@@ -159,45 +158,43 @@ class _LSTM(torch.autograd.Function):
             xh[lo:hi, 1 + D : K] = h[:n].mul_(keep[lo:hi])
             torch.mm(xh[lo:hi], w, out=gates[lo:hi])
             forward_cell(
-                gates[lo:hi].chunk(4, dim=1), c[:n], keep[lo:hi], clip, m[lo:hi],
-                cells[lo:hi],
+                gates[lo:hi].chunk(4, dim=1), c[:n], keep[lo:hi], cell_clip, m[lo:hi],
+                cells[B + lo : B + hi],
             )  # fmt: skip
             h[:n] = m[lo:hi] if w_proj is None else m[lo:hi] @ w_proj
-            if w_proj is not None and proj_clip is not None:
-                h[:n].clamp_(-proj_clip, proj_clip)
-            y[lo:hi] = h[:n]
-        ctx.save_for_backward(c0, w, w_proj, keep, xh, m, y, cells)
-        ctx.gates, ctx.steps, ctx.clips = gates, steps, (clip, proj_clip)
-        ctx.shape = kernel.shape
+            y[lo:hi] = h[:n].clamp_(-proj_clip, proj_clip)
+        ctx.save_for_backward(w, w_proj, keep, xh, m, y, cells)
+        ctx.gates, ctx.steps, ctx.clips = gates, steps, (cell_clip, proj_clip)
+        ctx.shape, ctx.n_rows = kernel.shape, B
         ctx.mark_non_differentiable(h, c)
         return y, h, c
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor, dh_last: Tensor, dc_last: Tensor) -> Any:
-        c0, w, w_proj, keep, xh, m, y, cells = ctx.saved_tensors
+        w, w_proj, keep, xh, m, y, cells = ctx.saved_tensors
         # The gradients of the gates take their place, and so this runs only once.
         gates, ctx.gates = ctx.gates, None
-        clip, proj_clip = ctx.clips
-        K = ctx.shape[0]
+        cell_clip, proj_clip = ctx.clips
+        K, B, H = ctx.shape[0], ctx.n_rows, cells.shape[1]
         D = K - 1 - y.shape[1]
         d_proj = w.new_empty(y.shape)
         dx = dy.new_empty(len(y), D)
-        dh, dc = dy.new_zeros(len(c0), y.shape[1]), torch.zeros_like(c0)
+        dh, dc = dy.new_zeros(B, y.shape[1]), dy.new_zeros(B, H)
         backward_cell = _cells[1]
-        for s in range(len(ctx.steps) - 1, -1, -1):
-            lo, hi = ctx.steps[s]
+        # Where the cells of the step before begin.
+        before = [0, *(B + lo for lo, _ in ctx.steps)]
+        for (lo, hi), start in reversed(list(zip(ctx.steps, before))):
             n = hi - lo
             d_h = dh[:n].add_(dy[lo:hi])
-            if w_proj is not None and proj_clip is not None:
-                aten.hardtanh_backward.grad_input(
-                    d_h, y[lo:hi], -proj_clip, proj_clip, grad_input=d_h
-                )
+            aten.hardtanh_backward.grad_input(
+                d_h, y[lo:hi], -proj_clip, proj_clip, grad_input=d_h
+            )
             d_proj[lo:hi] = d_h
             dm = d_proj[lo:hi] if w_proj is None else d_proj[lo:hi] @ w_proj.t()
             backward_cell(
-                gates[lo:hi].chunk(4, dim=1), cells[lo:hi],
-                _previous(cells, c0, ctx.steps, s), keep[lo:hi], clip, dm, dc[:n],
+                gates[lo:hi].chunk(4, dim=1), cells[B + lo : B + hi],
+                cells[start : start + n], keep[lo:hi], cell_clip, dm, dc[:n],
             )  # fmt: skip
             dxh = gates[lo:hi] @ w[1:K].t()
             dx[lo:hi] = dxh[:, :D]
@@ -219,17 +216,3 @@ def _prepared(kernel: Tensor, dtype: torch.dtype) -> Tensor:
     w[:n_rows] = kernel
     w[0, n // 4 : n // 2] += 1.0
     return w
-
-
-def _previous(
-    cells: Tensor, c0: Tensor, steps: List[Tuple[int, int]], s: int
-) -> Tensor:
-    """The cells that the s-th step read: those of the step before, of the rows that
-    go on.
-    """
-    lo, hi = steps[s]
-    n = hi - lo
-    if s == 0:
-        return c0[:n].to(cells.dtype)
-    start = steps[s - 1][0]
-    return cells[start : start + n]

@@ -1,9 +1,10 @@
-"""The LSTM layer in prediction: gates in place, nothing kept for a backward pass. The
-loop over time is one; how products are computed is an `Arithmetic` for each precision.
+"""The LSTM layer in prediction: gates in place, nothing kept for a backward pass. All
+precisions share the loop over time; each has an `Arithmetic` for its products.
 """
 
 import warnings
-from typing import Any, Callable, Dict, Optional, Protocol, Sequence, Tuple, Type
+from functools import partial
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -18,40 +19,25 @@ Moves = Sequence[Sequence[Tuple[int, Tensor]]]
 # Given where a step's tokens start and end and its h_{t-1} (n, projection), the gates
 # before their activations, without the forget gate's +1: (4, n, dim).
 Gates = Callable[[int, int, Tensor], Tensor]
-
-
 # A scale is never zero.
 SMALLEST = 1e-30
 
 
-class Arithmetic(Protocol):
-    """The products of one layer in one precision, made of [b; W] and W_P."""
-
-    def __init__(self, kernel: Tensor, projection: Optional[Tensor]) -> None: ...
-
-    def gates(
-        self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]
-    ) -> Gates: ...
-
-    def project(self, m: Tensor, y: Tensor) -> None:
-        """Write m W_P to y (n, projection), given m (n, dim)."""
-
-
 def predict(
-    arithmetic: Arithmetic,
+    arithmetic: "Arithmetic",
     x: Tensor,
     index: Optional[Tensor],
     h: Tensor,
     c: Tensor,
     sizes: Sequence[int],
     moves: Optional[Moves],
-    clips: Tuple[Optional[float], Optional[float]],
+    clips: Tuple[float, float],
 ) -> Tensor:
     """Run one layer over packed sequences. Arguments as in LSTMLayer.
 
     arithmetic (Arithmetic): Of the layer.
     h, c (Floats2d): The state, changed in place.
-    clips (Tuple[float, float]): Of the cells and of the outputs, or None.
+    clips (Tuple[float, float]): Of the cells and of the outputs.
     RETURNS (Floats2d): Outputs, packed in time.
     """
     cell_clip, proj_clip = clips
@@ -62,16 +48,23 @@ def predict(
         if moves:
             _move(moves[t], h, c)
         m = _cell(gates(start, end, h[:n]), c[:n], cell_clip)
-        arithmetic.project(m, y_t)
-        if proj_clip is not None:
-            y_t.clamp_(-proj_clip, proj_clip)
-        h[:n] = y_t
+        if arithmetic.projection is None:
+            y_t.copy_(m)
+        else:
+            arithmetic.project(m, y_t)
+        h[:n] = y_t.clamp_(-proj_clip, proj_clip)
     if moves:
         _move(moves[-1], h, c)
     return y
 
 
 class Float32:
+    """Exact products: of whole steps, or of the inputs of many steps at once.
+
+    kernel (Floats2d): [b; W], see LSTMLayer.
+    projection (Floats2d): W_P, or None.
+    """
+
     def __init__(self, kernel: Tensor, projection: Optional[Tensor]):
         n_inputs = (len(kernel) - 1) // 2
         self.bias, self.w_input = kernel[0], kernel[1 : 1 + n_inputs]
@@ -80,18 +73,15 @@ class Float32:
         self.projection = projection
 
     def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
-        if index is None:
-            return self._gates_by_step(x, sizes)
-        if len(x) * LEAST_READINGS > len(index):
-            return self._gates_by_step(x[index], sizes)
-        return self._gates_of_repeated(x, index, sizes)
+        if index is not None and len(x) * LEAST_READINGS <= len(index):
+            return self._gates_of_repeated(x, index, sizes)
+        return self._gates_by_step(x if index is None else x[index], sizes)
 
     def _gates_by_step(self, x: Tensor, sizes: Sequence[int]) -> Gates:
         n_gates, width = self.kernel.shape[1], x.shape[1]
         chunk_ends = _chunk_ends(sizes)
-        tokens = max([*sizes, *(end - i for i, end in chunk_ends.items())], default=0)
-        buffer = x.new_empty(tokens * n_gates)
-        xh = x.new_ones(max(sizes, default=0), len(self.kernel))  # [1; x_t; h_{t-1}]
+        buffer = x.new_empty(max([CHUNK_TOKENS, *sizes]) * n_gates)
+        xh = x.new_ones(max(sizes), len(self.kernel))  # [1; x_t; h_{t-1}]
         chunk, inputs = 0, buffer
 
         def gates(start: int, end: int, h: Tensor) -> Tensor:
@@ -136,93 +126,70 @@ class Float32:
         return gates
 
     def project(self, m: Tensor, y: Tensor) -> None:
-        if self.projection is None:
-            y.copy_(m)
-        else:
-            torch.mm(m, self.projection, out=y)
+        assert self.projection is not None
+        torch.mm(m, self.projection, out=y)
 
 
-class Int8:
-    """Each column of a matrix has a scale, and so has each row of inputs: a sentence's
-    vectors do not depend on its neighbors in the batch. State and gates stay in
-    float32.
+class Rounded:
+    """Products of rounded numbers. State, gates and sums stay in float32.
+
+    dtype (torch.dtype): Of the rows that are multiplied.
+    pack (Callable): Rounds a matrix (n_in, n_out).
+    product (Callable): The product in float32 of the first n of some rows, which it
+        may overwrite, and a matrix that `pack` made. Rows of another dtype than
+        float32 are padded with zeros to a multiple of ROW_MULTIPLE.
     """
 
-    def __init__(self, kernel: Tensor, projection: Optional[Tensor]):
-        self.bias, self.weight = kernel[0], _pack_int8(kernel[1:])
-        self.projection = None if projection is None else _pack_int8(projection)
+    def __init__(
+        self, dtype: torch.dtype, pack: Callable[[Tensor], Any],
+        product: Callable[[Tensor, int, Any], Tensor], kernel: Tensor,
+        projection: Optional[Tensor],
+    ):  # fmt: skip
+        self.dtype, self.product = dtype, product
+        self.bias, self.weight = kernel[0], pack(kernel[1:])
+        self.projection = None if projection is None else pack(projection)
 
     def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
         width = x.shape[1]
-        xh = x.new_empty(max(sizes, default=0), 2 * width)  # [x_t; h_{t-1}]
-
-        def gates(start: int, end: int, h: Tensor) -> Tensor:
-            rows = xh[: end - start]
-            rows[:, :width] = x[start:end] if index is None else x[index[start:end]]
-            rows[:, width:] = h
-            out, scale = _int8_product(rows, self.weight)
-            return _by_gate(torch.addcmul(self.bias, out, scale, out=out))
-
-        return gates
-
-    def project(self, m: Tensor, y: Tensor) -> None:
-        if self.projection is None:
-            y.copy_(m)
-        else:
-            torch.mul(*_int8_product(m, self.projection), out=y)
-
-
-class BFloat16:
-    """State, gates and sums stay in float32."""
-
-    def __init__(self, kernel: Tensor, projection: Optional[Tensor]):
-        self.bias = kernel[0].view(4, 1, -1)
-        # Column by column: a fifth faster at the original size.
-        self.weight = kernel[1:].bfloat16().t().contiguous().t()
-        self.projection = None if projection is None else projection.bfloat16()
-
-    def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
-        x, width, n_gates = x.bfloat16(), x.shape[1], self.weight.shape[1]
-        n_rows = _rounded(max(sizes, default=0))
-        xh = self.weight.new_zeros(n_rows, len(self.weight))
-        buffer = self.bias.new_empty(n_rows * n_gates)
+        xh = self._rows(max(sizes), 2 * width)  # [x_t; h_{t-1}]
 
         def gates(start: int, end: int, h: Tensor) -> Tensor:
             n = end - start
             xh[:n, :width] = x[start:end] if index is None else x[index[start:end]]
             xh[:n, width:] = h
-            found = _rows(buffer, n, n_gates).view(4, n, -1)
-            product = (xh[: _rounded(n)] @ self.weight)[:n]
-            return found.copy_(_by_gate(product)).add_(self.bias)
+            return _by_gate(self.product(xh, n, self.weight).add_(self.bias))
 
         return gates
 
     def project(self, m: Tensor, y: Tensor) -> None:
-        if self.projection is None:
-            y.copy_(m)
-            return
-        rows = m.new_zeros(_rounded(len(m)), m.shape[1], dtype=torch.bfloat16)
-        rows[: len(m)] = m
-        y.copy_((rows @ self.projection)[: len(m)])
+        rows = m
+        if self.dtype != m.dtype:
+            rows = self._rows(*m.shape)
+            rows[: len(m)] = m
+        y.copy_(self.product(rows, len(m), self.projection))
+
+    def _rows(self, n: int, width: int) -> Tensor:
+        return self.bias.new_zeros(_rounded(n), width, dtype=self.dtype)
 
 
-ARITHMETICS: Dict[str, Type[Arithmetic]] = {
-    "float32": Float32,
-    "bfloat16": BFloat16,
-    "int8": Int8,
-}
+def _pack_bfloat16(weight: Tensor) -> Tensor:
+    # Column by column: a fifth faster at the original size.
+    return weight.bfloat16().t().contiguous().t()
 
 
-def _int8_product(x: Tensor, weight: Any) -> Tuple[Tensor, Tensor]:
-    """Multiply x (n, n_in), which is overwritten, by a packed weight.
+def _bfloat16_product(rows: Tensor, n: int, weight: Tensor) -> Tensor:
+    return (rows[: _rounded(n)] @ weight)[:n].float()
 
-    RETURNS (Tuple[Floats2d, Floats2d]): The product in float32, without the scale of
-        each row, and those scales (n, 1).
+
+def _int8_product(rows: Tensor, n: int, weight: Any) -> Tensor:
+    """Each column of a matrix has a scale, and so has each row of inputs: a sentence's
+    vectors do not depend on its neighbors in the batch.
     """
+    x = rows[:n]
     scale = x.abs().amax(1, True).clamp_(min=SMALLEST).div_(127)
     # Rounds x, and applies the scales of the columns.
-    product = getattr(torch.ops.quantized, INT8_PRODUCT)
-    return product(x.div_(scale), 1.0, 128, weight), scale
+    product: Callable[..., Tensor] = getattr(torch.ops.quantized, INT8_PRODUCT)
+    return product(x.div_(scale), 1.0, 128, weight).mul_(scale)
 
 
 def _pack_int8(weight: Tensor) -> Any:
@@ -261,7 +228,7 @@ def _rows(buffer: Tensor, n: int, width: int) -> Tensor:
     return buffer[: n * width].view(n, width)
 
 
-def _cell(gates: Tensor, c: Tensor, clip: Optional[float]) -> Tensor:
+def _cell(gates: Tensor, c: Tensor, clip: float) -> Tensor:
     """The pointwise part of one step, which overwrites the gates (4, n, dim) and the
     cells c (n, dim).
 
@@ -270,9 +237,7 @@ def _cell(gates: Tensor, c: Tensor, clip: Optional[float]) -> Tensor:
     i, f, o, j = gates
     f.add_(1.0)
     gates[:3].sigmoid_()
-    c.mul_(f).addcmul_(i, j.tanh_())
-    if clip is not None:
-        c.clamp_(-clip, clip)
+    c.mul_(f).addcmul_(i, j.tanh_()).clamp_(-clip, clip)
     return torch.mul(torch.tanh(c), o, out=i)
 
 
@@ -293,3 +258,11 @@ def _chunk_ends(sizes: Sequence[int]) -> Dict[int, int]:
 
 def _rounded(n: int) -> int:
     return -(-n // ROW_MULTIPLE) * ROW_MULTIPLE
+
+
+Arithmetic = Union[Float32, Rounded]
+ARITHMETICS: Dict[str, Callable[[Tensor, Optional[Tensor]], Arithmetic]] = {
+    "float32": Float32,
+    "bfloat16": partial(Rounded, torch.bfloat16, _pack_bfloat16, _bfloat16_product),
+    "int8": partial(Rounded, torch.float32, _pack_int8, _int8_product),
+}

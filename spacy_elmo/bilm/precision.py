@@ -1,11 +1,15 @@
-"""The precision of the LSTMs' products in prediction."""
+"""The precision of products."""
 
 import warnings
+from contextlib import contextmanager
+from typing import Iterator
 
 import torch
+from torch import Tensor
 
 from ..errors import Errors, Warnings
 
+# Of the LSTMs' products in prediction.
 # "float32" is exact to 1e-5. The others round weights and inputs of the products;
 # state, gates and sums stay in float32. "auto" is the fastest on a device.
 PRECISIONS = ("float32", "bfloat16", "int8", "auto")
@@ -66,3 +70,16 @@ def has_fast_bfloat16(device: torch.device) -> bool:
         return True
     probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, probe, bool)() for probe in probes)
+
+
+@contextmanager
+def casting(weight: Tensor) -> Iterator[torch.dtype]:
+    """Turn autocast off for a function that casts by itself.
+
+    YIELDS (torch.dtype): What it casts to: autocast's dtype if it was on for the
+        device of `weight`, else that of `weight`.
+    """
+    device = weight.device.type
+    on = torch.is_autocast_enabled(device)
+    with torch.autocast(device, enabled=False):
+        yield torch.get_autocast_dtype(device) if on else weight.dtype

@@ -3,6 +3,8 @@ what it was measured on (two cores of a Xeon with AVX-512 and AMX, unless it say
 benchmarks/speed.py and benchmarks/costs.py measure the whole).
 """
 
+import torch
+
 # -- Batches ---------------------------------------------------------------------
 # Tokens in the LSTMs at a time: enough rows that a step's products do not wait for
 # the weights. Some hundredths faster than 4,096 on long texts; the layers of a batch
@@ -23,6 +25,12 @@ CHUNK_WORDS = 256
 # For the same reason, the products of the convolutions run over so many windows at a
 # time, whatever the words.
 CHUNK_WINDOWS = 2048
+
+
+def at_once(size: int, device: torch.device) -> int:
+    """How many words or windows run through a convolution together: a GPU takes all."""
+    return size if device.type == "cpu" else 1 << 40
+
 
 # -- LSTM, float32 ---------------------------------------------------------------
 # A step of so many rows is one product of its inputs and its state. Where there are

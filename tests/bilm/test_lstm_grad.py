@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -27,14 +29,17 @@ def plain_lstm(x, state, kernel, projection, sizes, keep, clips):
             c[row] = c_t.clamp(-cell_clip, cell_clip)
             m = torch.sigmoid(o) * torch.tanh(c[row])
             h_t = m if projection is None else m @ projection
-            h[row] = h_t if projection is None else h_t.clamp(-proj_clip, proj_clip)
+            h[row] = h_t.clamp(-proj_clip, proj_clip)
             y[token] = h[row]
     return torch.stack(y), torch.stack(h), torch.stack(c)
 
 
 @pytest.mark.parametrize("sizes", [[4, 4, 4], [4, 3, 3, 1]], ids=["rows", "packed"])
 @pytest.mark.parametrize("projected", [True, False])
-@pytest.mark.parametrize("clips", [(0.6, 0.3), (9.0, 9.0)], ids=["clipped", "calm"])
+@pytest.mark.parametrize(
+    "clips", [(0.6, 0.3), (9.0, 9.0), (math.inf, math.inf)],
+    ids=["clipped", "calm", "not clipped"],
+)  # fmt: skip
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_gradients_are_those_of_the_equations(sizes, projected, clips, kept):
     generator = torch.Generator().manual_seed(3)
