@@ -50,7 +50,7 @@ def build_bilm(
         spaCy uses it (spacy.prefer_gpu), else on the CPU.
     RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc,
         zeros for white space.
-    RAISES (ValueError): If an argument cannot be.
+    RAISES (ValueError): If an argument is out of its range.
     """
     require_number("max_batch_tokens", max_batch_tokens, 1)
     require_number("cache_mb", cache_mb, 0)
