@@ -6,7 +6,7 @@ import os
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Iterator, Optional, Union
+from typing import Any, BinaryIO, Iterator, Optional, Union
 
 # torch brings it, and needs it too.
 from filelock import FileLock, Timeout
@@ -98,22 +98,21 @@ class _Target(io.FileIO):
 
 
 @contextmanager
-def hold(path: Path, busy: Callable[[], None]) -> Iterator[None]:
+def hold(path: Path, busy: Optional[Exception] = None) -> Iterator[None]:
     """Hold a lock while the block runs. The system takes it back from a process that
     ends, in whatever way.
 
     path (Path): Of the lock: a file that is there as long as it is held.
-    busy (Callable[[], None]): Called where another process holds it. If it returns,
-        that process is waited for.
+    busy (Exception): Raised where another process holds it. Without one, that process
+        is waited for.
     RAISES (OSError): If the file cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
+    lock = FileLock(path, timeout=-1 if busy is None else 0)
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        busy()
         lock.acquire()
+    except Timeout as e:
+        raise busy or e from None
     try:
         yield
     finally:

@@ -48,13 +48,11 @@ def embed_cli(
     from ..storage import hold, removing_empty
     from ..text import find_texts
 
-    def busy() -> None:
-        raise CorpusError(Errors.E114.format(path=output_path))
-
     is_file = output_path.suffix in SUFFIXES
     name = f"{output_path.name}.parts" if is_file else output_path.name
     folder = output_path.absolute().with_name(name)
     lock = output_path.with_name(f".{output_path.name}.lock")
+    busy = CorpusError(Errors.E114.format(path=output_path))
     with removing_empty(output_path.parent), hold(lock, busy):
         if is_file and output_path.exists():
             raise CorpusError(Errors.E111.format(path=output_path))

@@ -116,8 +116,6 @@ def _find_word(nlp: "Language", query: str, tokenized: bool) -> "Token":
     """The word in brackets, in its sentence without them."""
     from ..text import make_doc
 
-    # A terminal may pass half a character.
-    query = query.encode("utf8", "ignore").decode("utf8")
     if tokenized:
         query = " ".join(query.split())
     before, *words = BRACKETS.split(query)

@@ -104,6 +104,7 @@ def package_cli(
         if not sys.stdin.isatty():
             raise CorpusError(Errors.E137.format(path=input_path))
         meta["license"] = typer.prompt("License of the package")
+    # Made aside: the input may be in the package that is replaced.
     making = output_path / f".{folder.name}"
     shutil.rmtree(making, ignore_errors=True)
     write_package(input_path, making, meta, model_card(meta, bilm))
@@ -144,7 +145,7 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
         Config(kept).to_disk(module / "config.cfg")
     srsly.write_json(module / "meta.json", meta)
     fields = {"name": meta["name"], "version": meta["version"], "requires": __version__}
-    fields["license"] = srsly.json_dumps(meta["license"])  # TOML quotes alike
+    fields["license"] = srsly.json_dumps(meta["license"])  # TOML quotes as JSON does
     (module / "__init__.py").write_text(INIT.format(**fields), encoding="utf8")
     (folder / "pyproject.toml").write_text(PYPROJECT.format(**fields), encoding="utf8")
     (folder / "README.md").write_text(card, encoding="utf8")
@@ -159,10 +160,9 @@ def model_card(meta: Dict[str, Any], bilm: "BiLM") -> str:
         "Text": "; ".join(map(str, meta.get("sources", []))) or "not given",
         **geometry(bilm),
     }
-    found = meta.get("training", {})
-    rows.update(
-        {TRAINING[k]: f"{round(found[k], 2):,}" for k in TRAINING if k in found}
-    )
+    for key, name in TRAINING.items():
+        if key in meta.get("training", {}):
+            rows[name] = f"{round(meta['training'][key], 2):,}"
     md = MarkdownRenderer()
     md.add(md.title(1, meta["name"]))
     md.add("A bidirectional language model (ELMo, Peters et al. 2018) for spacy_elmo.")
@@ -185,5 +185,5 @@ def build_package(folder: Path, kind: str) -> None:
     if done.returncode:
         reason = done.stderr.strip().split("\n")[-1]
         raise CorpusError(Errors.E138.format(reason=reason, path=folder))
-    for left in ("build", f"{folder.name}.egg-info"):
-        shutil.rmtree(folder / left, ignore_errors=True)
+    for left in (folder / "build", *folder.glob("*.egg-info")):
+        shutil.rmtree(left, ignore_errors=True)

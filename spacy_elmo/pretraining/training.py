@@ -10,7 +10,6 @@ import time
 import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Optional
 
@@ -68,7 +67,8 @@ def pretrain(
         silent = silent or not processes.is_first
         if processes.is_first:
             output.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(hold(output / LOCK, partial(_refuse, output)))
+            busy = TrainingError(Errors.E114.format(path=output))
+            stack.enter_context(hold(output / LOCK, busy))
             _remove_parts(output)
         else:
             processes.wait()  # for the cache, which the first one makes
@@ -255,10 +255,6 @@ def _noticed_signals() -> Iterator[List[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _refuse(output: Path) -> None:
-    raise TrainingError(Errors.E114.format(path=output))
 
 
 def _remove_parts(output: Path) -> None:

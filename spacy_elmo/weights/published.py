@@ -88,7 +88,7 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
     folder = cache_folder() / name
     try:
         # Two processes that ask for the same model download it once.
-        with hold(folder.with_name(f".{folder.name}.lock"), busy=lambda: None):
+        with hold(folder.with_name(f".{folder.name}.lock")):
             if force or not target.exists():
                 _download(model, folder, silent)
         return target

@@ -25,6 +25,8 @@ def test_an_installed_package_publishes_its_name(trained, elmo, tmp_path):
     assert result.exit_code == 0, result.output
     folder = tmp_path / "en_dogs-0.0.0"
     assert {p.suffix for p in (folder / "dist").iterdir()} == {".whl", ".gz"}
+    left = {path.name for path in folder.iterdir()}
+    assert left == {"README.md", "pyproject.toml", "en_dogs", "dist"}
     install(folder, tmp_path / "elsewhere")
     (metadata,) = (tmp_path / "elsewhere").glob("*.dist-info/METADATA")
     assert "License: CC0" in metadata.read_text()
@@ -65,7 +67,10 @@ def test_a_meta_json_stands_before_the_log_and_options_before_it(
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["en_mine-1.3"]
     again = elmo("package", trained[0], tmp_path / "out", *given)
     assert again.exit_code == 1 and "ELMO111" in again.text
-    assert elmo("package", trained[0], tmp_path / "out", *given, "-f").exit_code == 0
+    # Also from within the package that is replaced.
+    made = tmp_path / "out" / "en_mine-1.3" / "en_mine"
+    assert elmo("package", made, tmp_path / "out", *given, "-f").exit_code == 0
+    assert (made / "weights.hdf5").is_file()
 
 
 def test_a_meta_json_of_another_shape_makes_a_card(elmo, tmp_path):

@@ -142,7 +142,7 @@ def test_a_run_is_saved_by_time_too(make_settings, tmp_path, stop_at):
 
 def test_two_runs_do_not_share_a_folder(make_settings, tmp_path):
     output = tmp_path / "out"
-    with hold(output / training.LOCK, lambda: None):
+    with hold(output / training.LOCK):
         with pytest.raises(TrainingError, match="ELMO114.*out"):
             pretrain(make_settings(), output, silent=True)
     assert not (output / "corpus").exists()
