@@ -17,7 +17,8 @@ CHECKPOINT = "checkpoint.pt"
 PREVIOUS = "checkpoint.previous.pt"
 
 # What may change between a run and the one that goes on from it: its length, how
-# often it reports, and what E053 advises to lower.
+# often it reports, and what E053 advises to lower. Not keep_best: the best weights
+# before are gone.
 FREE: Dict[str, Any] = {
     **dict.fromkeys(
         ("max_tokens", "max_epochs", "average_share", "compile", "eval_steps",

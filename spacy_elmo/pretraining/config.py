@@ -15,7 +15,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 # One path, several, or null
 Paths = Annotated[
-    List[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x or [])
+    List[str], BeforeValidator(lambda x: [x] if x and isinstance(x, str) else x or [])
 ]
 
 

@@ -78,8 +78,8 @@ def finished_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def start_process():
-    """start_process(function, *args) -> Process. They all come from one server, which
-    has imported what they need."""
+    """start_process(function, *args) -> Process. Without a GPU they all come from one
+    server, which has imported what they need."""
 
     def start(function, *args):
         process = CONTEXT.Process(target=function, args=args)

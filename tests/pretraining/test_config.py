@@ -59,6 +59,7 @@ def test_the_original_config_is_the_recipe_of_the_paper():
         ("paths.train", 3, "paths.train must be a valid list, not 3"),
         ("training.steps", 3, r"steps: is not a setting of \[training\]"),
         ("paths.train", None, "paths.train: is null: give the text by --paths.train"),
+        ("paths.train", "", "paths.train: is null"),
         ("paths.trian", "corpus.txt", r"trian: is not a setting of \[paths\]. Those"),
     ],
 )
