@@ -3,6 +3,8 @@ from typing import Dict, List, Sequence, Tuple
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import Errors
+
 # Ids above the 256 byte values (bilm-tf, data.py; AllenNLP, elmo_indexer.py).
 BEGIN_SENTENCE = 256
 END_SENTENCE = 257
@@ -52,3 +54,10 @@ def number_words(
     rows: Dict[str, int] = {BOS: BOS_ROW, EOS: EOS_ROW}
     ids = [[rows.setdefault(word, len(rows)) for word in words] for words in sentences]
     return list(rows), ids
+
+
+def check_words(sentences: Sequence[Sequence[str]]) -> None:
+    """RAISES (ValueError): If a sentence is a string."""
+    for i, sentence in enumerate(sentences):
+        if isinstance(sentence, str):
+            raise ValueError(Errors.E022.format(i=i))

@@ -77,8 +77,6 @@ def _find_in_zip(path: Path) -> ModelFiles:
                 f"{path}:{weights}",
                 io.BytesIO(_read(path, archive, weights)),
             )
-    except WeightsError:
-        raise
     except (
         *(zipfile.BadZipFile, zlib.error, UnicodeError, EOFError, OSError),
         *(NotImplementedError, RuntimeError),  # other methods; encrypted

@@ -1,14 +1,5 @@
 from pathlib import Path
-from typing import (
-    Any,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-)
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +9,7 @@ from torch.nn import functional as F
 
 from ..errors import Errors
 from .batching import Ints1d, SentenceBatch, Sentences, make_batches
-from .characters import number_words, words_to_ids
+from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
 from .lstm import LSTMLayer, LSTMState
@@ -200,15 +191,10 @@ class BiLM(nn.Module):
 
     def encode_words(self, words: Sequence[str]) -> Tensor:
         """Encode distinct words without their context, shape (n, projection)."""
-        device = self.encoder.char_embed.device
         width = self.options.char_cnn.max_characters_per_token
-        blocks = [
-            self.encoder.char_embed.new_empty(0, self.options.lstm.projection_dim)
-        ]
-        for i in range(0, len(words), MAX_BATCH_WORDS):
-            ids = words_to_ids(words[i : i + MAX_BATCH_WORDS], width)
-            blocks.append(self.encoder(torch.from_numpy(ids).to(device)))
-        return torch.cat(blocks)
+        ids = torch.from_numpy(words_to_ids(words, width))
+        parts = ids.to(self.encoder.char_embed.device).split(MAX_BATCH_WORDS)
+        return torch.cat([self.encoder(part) for part in parts])
 
     @torch.no_grad()
     def encode(
@@ -231,16 +217,15 @@ class BiLM(nn.Module):
             state of each row after its last word. An empty sentence gives an empty
             array and keeps its state.
         """
-        for i, sentence in enumerate(sentences):
-            if isinstance(sentence, str):
-                raise ValueError(Errors.E022.format(i=i))
+        check_words(sentences)
         words, ids = number_words(sentences)
         n_rows = len(sentences)
-        before = self.initial_state(n_rows) if state is None else state
-        if before.h.shape[2] != n_rows:
-            found = before.h.shape[2]
-            raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
-        after = BiLMState(before.h.clone(), before.c.clone())
+        after = self.initial_state(n_rows)
+        if state is not None:
+            found = state.h.shape[2]
+            if found != n_rows:
+                raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
+            after = BiLMState(state.h.clone(), state.c.clone())
         layers = self.encode_ids(
             self.encode_words(words), ids, after,
             share=state is None, max_batch_tokens=max_batch_tokens,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..bilm import BiLM
 from ..bilm.batching import make_reading
-from ..bilm.characters import BOS, EOS
+from ..bilm.characters import BOS, EOS, check_words
 from ..bilm.files import find_files
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
 from ..bilm.tuning import MAX_BATCH_TOKENS
@@ -196,9 +196,7 @@ def _without_boundaries(sentences: Sequence[Sequence[str]]) -> List[List[str]]:
 
     RAISES (ValueError): If a sentence is a string.
     """
-    for i, sentence in enumerate(sentences):
-        if isinstance(sentence, str):
-            raise ValueError(Errors.E022.format(i=i))
+    check_words(sentences)
     return [[UNK if word in SPECIAL else word for word in s] for s in sentences]
 
 
