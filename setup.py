@@ -64,6 +64,7 @@ setup(
             "spacy_elmo.segment_docs.v1 = spacy_elmo.layers.segmenters:segment_docs",
         ],
         "spacy_cli": ["elmo = spacy_elmo.cli:app"],
+        "srsly_msgpack_decoders": ["spacy_elmo = spacy_elmo.layers.user_data:decode"],
         "spacy_elmo_weights": ["en_elmo_sm = spacy_elmo.weights.bundled:en_elmo_sm"],
     },
     classifiers=[

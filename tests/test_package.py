@@ -94,13 +94,18 @@ def test_all_registered_names_have_an_entry_point():
         ("spacy_misc", "spacy_elmo.segment_sentences.v1"),
         ("spacy_misc", "spacy_elmo.segment_docs.v1"),
         ("spacy_cli", "elmo"),
+        ("srsly_msgpack_decoders", "spacy_elmo"),
         ("spacy_elmo_weights", "en_elmo_sm"),
     }
 
 
 def test_import_is_light():
-    (modules,) = modules_of("import spacy_elmo")
+    read = "import srsly; srsly.msgpack_loads(srsly.msgpack_dumps({}))"
+    modules, with_srsly = modules_of("import spacy_elmo", read)
     assert not {*HEAVY, "spacy", "thinc", "numpy"}.intersection(modules)
+    # srsly reads Docs by our decoder.
+    assert "spacy_elmo.layers.user_data" in with_srsly
+    assert not {*HEAVY, "spacy", "thinc"}.intersection(with_srsly)
 
 
 def test_a_blank_pipeline_imports_nothing_of_ours_that_costs(loaded):

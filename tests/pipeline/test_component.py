@@ -66,18 +66,23 @@ def test_spans_and_tokens_have_their_part_of_the_doc(nlp):
     assert blank._.elmo is blank[3]._.elmo is blank[2:5]._.elmo is None
 
 
-def test_a_fresh_process_reads_vectors_of_a_docbin(nlp, tmp_path):
-    DocBin(store_user_data=True, docs=[nlp(TEXT)]).to_disk(tmp_path / "docs.spacy")
-    script = (
-        "import sys; from pathlib import Path; from spacy_elmo.text import read_texts\n"
-        "print([doc[3]._.elmo.shape for doc in read_texts(Path(sys.argv[1]))])\n"
-        "import spacy; from spacy.tokens import DocBin\n"
-        "docs = DocBin().from_disk(sys.argv[1]).get_docs(spacy.blank('xx').vocab)\n"
-        "print([doc[3]._.elmo.shape for doc in docs])"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path / "docs.spacy")]
+@pytest.mark.parametrize(
+    "read",
+    [
+        "import spacy; from spacy.tokens import DocBin; from spacy.vocab import Vocab\n"
+        "docs = DocBin().from_bytes(data).get_docs(Vocab())",
+        "import pickle; docs = pickle.loads(data)",
+    ],
+)
+def test_a_fresh_process_reads_vectors_without_a_pipeline(nlp, read, tmp_path):
+    docs = [nlp(TEXT)]
+    data = DocBin(store_user_data=True, docs=docs).to_bytes()
+    (tmp_path / "docs").write_bytes(pickle.dumps(docs) if "pickle" in read else data)
+    script = f"import sys; data = open(sys.argv[1], 'rb').read(); {read}\n"
+    script += "print([doc[3]._.elmo.shape for doc in docs])"
+    command = [sys.executable, "-c", script, str(tmp_path / "docs")]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout == "[(3, 12)]\n" * 2, done.stderr
+    assert done.stdout == "[(3, 12)]\n", done.stderr
 
 
 def test_extensions_that_are_there_are_left_alone():

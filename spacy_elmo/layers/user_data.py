@@ -1,0 +1,16 @@
+import sys
+from typing import Any, Callable, Optional
+
+
+def decode(found: Any, chain: Optional[Callable[[Any], Any]] = None) -> Any:
+    """Registers our extensions before Docs are read that may have vectors. spaCy loads
+    them with the first pipeline, but DocBin.get_docs takes any Vocab, and pickled Docs
+    need none.
+
+    found (Any): Each map that srsly reads, in msgpack, as the bytes of Docs are. It
+        stays as it is.
+    chain (Callable[[Any], Any]): The next decoder.
+    """
+    if "spacy.tokens" in sys.modules:  # Others use srsly too.
+        from . import extensions as extensions
+    return found if chain is None else chain(found)
