@@ -55,8 +55,8 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
         raise CorpusError(Errors.E050.format(path=f"{looked_for(path)}: {problem}"))
     for file in found:
         with file.open("rb") as opened:
-            binary = not _kind(file) and b"\x00" in opened.read(4096)
-        if binary or (not _kind(file) and file.suffix[1:].isalpha()):
+            binary = b"\x00" in opened.read(4096)
+        if not _kind(file) and (binary or file.suffix[1:].isalpha()):
             raise unusable(file, f"is no {KNOWN}")
     return sorted(found)
 

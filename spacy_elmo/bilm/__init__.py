@@ -1,6 +1,7 @@
 """The bidirectional language model in PyTorch; nothing here needs spaCy."""
 
-from .model import BiLM, BiLMState
+from .lstm import LSTMState
+from .model import BiLM
 from .options import CharCNNOptions, LSTMOptions, Options
 
-__all__ = ["BiLM", "BiLMState", "Options", "CharCNNOptions", "LSTMOptions"]
+__all__ = ["BiLM", "LSTMState", "Options", "CharCNNOptions", "LSTMOptions"]

@@ -13,6 +13,7 @@ from .tuning import ALIASED, KERNEL_PADDING
 class LSTMState(NamedTuple):
     """The carried state of one layer and direction, one row per sentence: `h`
     (n_rows, projection) after the clip and without the residual, `c` (n_rows, dim).
+    That of a biLM has two axes in front, (2, L): direction 0 is forward, 1 backward.
     """
 
     h: Tensor
@@ -63,12 +64,6 @@ class LSTMLayer(nn.Module):
         """b, shape (4 * dim,). A view."""
         return self.kernel[0, : 4 * self.options.dim]
 
-    def initial_state(self, n_rows: int) -> LSTMState:
-        new = self.kernel.new_zeros
-        return LSTMState(
-            new(n_rows, self.options.projection_dim), new(n_rows, self.options.dim)
-        )
-
     def forward(
         self,
         x: Tensor,
@@ -94,8 +89,10 @@ class LSTMLayer(nn.Module):
         RETURNS (Tuple[Floats2d, LSTMState]): Outputs, packed as x, and the state of
             each row after its last step.
         """
+        options = self.options
         if state is None:
-            state = self.initial_state(batch_sizes[0])
+            n, zeros = batch_sizes[0], self.kernel.new_zeros
+            state = LSTMState(zeros(n, options.projection_dim), zeros(n, options.dim))
         clips = self._clips
         if torch.is_grad_enabled() and (self.kernel.requires_grad or x.requires_grad):
             assert not moves, "in training, no rows are shared"

@@ -124,10 +124,10 @@ def compile_cells() -> None:
     C++ compiler on CPUs; pays from some hundred steps on.
     """
     global _cells
-    forward, backward = _cells
+    sigmoid, tanh = rational_sigmoid, rational_tanh
     _cells = (
-        torch.compile(partial(forward, sigmoid=rational_sigmoid, tanh=rational_tanh)),
-        torch.compile(partial(backward, tanh=rational_tanh)),
+        torch.compile(partial(cell_forward, sigmoid=sigmoid, tanh=tanh)),
+        torch.compile(partial(cell_backward, tanh=tanh)),
     )
 
 

@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import Errors
-from .batching import Ints1d, SentenceBatch, Sentences, make_batches
+from .batching import SentenceBatch, Sentences, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
@@ -20,15 +20,6 @@ from .precision import check_precision, choose_precision
 from .tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
 
 Floats3d = npt.NDArray[np.float32]
-
-
-class BiLMState(NamedTuple):
-    """The carried LSTM state of a batch, one row per sentence. Direction 0 is forward,
-    1 backward. `h` has shape (2, L, n_rows, projection), `c` (2, L, n_rows, dim).
-    """
-
-    h: Tensor
-    c: Tensor
 
 
 class BiLM(nn.Module):
@@ -122,39 +113,43 @@ class BiLM(nn.Module):
         self,
         table: Tensor,
         batch: SentenceBatch,
-        state: Optional[BiLMState] = None,
-    ) -> Tuple[Tensor, BiLMState]:
+        state: Optional[LSTMState] = None,
+    ) -> Tuple[Tensor, LSTMState]:
         """Run both directions over a batch of sentences. A pure function: the state
         goes in and comes out, nothing is kept.
 
         table (Floats2d): Token vectors of the encoder, shape (n, projection).
         batch (SentenceBatch): The sentences, as rows of the table.
-        state (BiLMState): The state to start from; None for zeros.
-        RETURNS (Tuple[Floats3d, BiLMState]): Layers, shape (n_words, L + 1,
+        state (LSTMState): The state to start from; None for zeros.
+        RETURNS (Tuple[Floats3d, LSTMState]): Layers, shape (n_words, L + 1,
             2 * projection), layer 0 being [x; x], and the state after each row.
         """
         if state is None:
             state = self.initial_state(len(batch.rows))
         P, L = table.shape[1], self.options.lstm.n_layers
         y = table.new_empty(len(batch.words), L + 1, 2 * P)
-        y[:, 0] = table[_on(table, batch.words)].repeat(1, 2)
+
+        def on_device(x: Any) -> Tensor:
+            return torch.as_tensor(x).to(table.device)
+
+        y[:, 0] = table[on_device(batch.words)].repeat(1, 2)
         states = []
         for d, reading in enumerate(batch.readings):
             moves = [
-                [(start, _on(table, np.array(rows))) for start, rows in copies]
+                [(start, on_device(rows)) for start, rows in copies]
                 for copies in reading.moves
             ]
             words, index = np.unique(reading.words, return_inverse=True)
             before = [LSTMState(h, c) for h, c in zip(state.h[d], state.c[d])]
             layers, last = self.run_direction(
-                d, table[_on(table, words)], reading.sizes, before,
-                index=_on(table, index), moves=moves if any(moves) else None,
+                d, table[on_device(words)], reading.sizes, before,
+                index=on_device(index), moves=moves if any(moves) else None,
             )  # fmt: skip
-            places = _on(table, np.concatenate(reading.places))
+            places = on_device(np.concatenate(reading.places))
             for i, layer in enumerate(layers):
                 y[:, i + 1, d * P : (d + 1) * P] = layer[places]
-            states.append(last)
-        return y, _join_states(states)
+            states.append(_stack(last))
+        return y, _stack(states)
 
     def run_direction(
         self,
@@ -194,25 +189,26 @@ class BiLM(nn.Module):
         width = self.options.char_cnn.max_characters_per_token
         ids = torch.from_numpy(words_to_ids(words, width))
         parts = ids.to(self.encoder.char_embed.device).split(MAX_BATCH_WORDS)
-        return torch.cat([self.encoder(part) for part in parts])
+        # As float32, also under autocast.
+        return torch.cat([self.encoder(part).float() for part in parts])
 
     @torch.no_grad()
     def encode(
         self,
         sentences: Sequence[Sequence[str]],
-        state: Optional[BiLMState] = None,
+        state: Optional[LSTMState] = None,
         *,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
-    ) -> Tuple[List[Floats3d], BiLMState]:
+    ) -> Tuple[List[Floats3d], LSTMState]:
         """All layers for each word of each sentence.
 
         sentences (Sequence[Sequence[str]]): Lists of words. The boundaries `<S>` and
             `</S>` are added and taken off again.
-        state (BiLMState): What an earlier call with as many sentences returned.
+        state (LSTMState): What an earlier call with as many sentences returned.
             None starts from the zero state, so that the result depends on nothing but
             the sentence.
         max_batch_tokens (int): Bounds the memory in use beside the result.
-        RETURNS (Tuple[List[Floats3d], BiLMState]): Float32 arrays of shape
+        RETURNS (Tuple[List[Floats3d], LSTMState]): Float32 arrays of shape
             (n_words, L + 1, 2 * projection), layer 0 being the token layer, and the
             state of each row after its last word. An empty sentence gives an empty
             array and keeps its state.
@@ -225,7 +221,7 @@ class BiLM(nn.Module):
             found = state.h.shape[2]
             if found != n_rows:
                 raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
-            after = BiLMState(state.h.clone(), state.c.clone())
+            after = LSTMState(state.h.clone(), state.c.clone())
         layers = self.encode_ids(
             self.encode_words(words), ids, after,
             share=state is None, max_batch_tokens=max_batch_tokens,
@@ -237,7 +233,7 @@ class BiLM(nn.Module):
         self,
         table: Tensor,
         sentences: Sentences,
-        state: Optional[BiLMState] = None,
+        state: Optional[LSTMState] = None,
         *,
         share: bool = True,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
@@ -247,7 +243,7 @@ class BiLM(nn.Module):
 
         table (Floats2d): Token vectors, shape (n_words, projection); row BOS_ROW is
             `<S>` and row EOS_ROW `</S>`.
-        state (BiLMState): The state before each sentence, which becomes the state
+        state (LSTMState): The state before each sentence, which becomes the state
             after it in place. Without it, sentences start from zeros, and nothing is
             computed that only the state after them needs.
         share (bool): Whether all sentences start from the same state, so that what
@@ -259,7 +255,7 @@ class BiLM(nn.Module):
         closed = state is not None
         for batch in make_batches(sentences, max_batch_tokens, share, closed):
             rows = torch.tensor(batch.rows)
-            before = state and BiLMState(state.h[:, :, rows], state.c[:, :, rows])
+            before = state and LSTMState(state.h[:, :, rows], state.c[:, :, rows])
             y, after = self(table, batch, before)
             flat = y.cpu().numpy()
             for row, (start, end) in zip(batch.rows, batch.spans):
@@ -269,19 +265,13 @@ class BiLM(nn.Module):
                 state.h[:, :, rows], state.c[:, :, rows] = after
         return layers
 
-    def initial_state(self, n_rows: int) -> BiLMState:
+    def initial_state(self, n_rows: int) -> LSTMState:
         """The zero state."""
         lstm, new = self.options.lstm, self.encoder.char_embed.new_zeros
         shape = (2, lstm.n_layers, n_rows)
-        return BiLMState(new(*shape, lstm.projection_dim), new(*shape, lstm.dim))
+        return LSTMState(new(*shape, lstm.projection_dim), new(*shape, lstm.dim))
 
 
-def _join_states(states: List[List[LSTMState]]) -> BiLMState:
-    return BiLMState(
-        torch.stack([torch.stack([s.h for s in layers]) for layers in states]),
-        torch.stack([torch.stack([s.c for s in layers]) for layers in states]),
-    )
-
-
-def _on(table: Tensor, index: Ints1d) -> Tensor:
-    return torch.from_numpy(index).to(table.device)
+def _stack(states: Sequence[LSTMState]) -> LSTMState:
+    """The state of several layers or directions, along a new axis in front."""
+    return LSTMState(*map(torch.stack, zip(*states)))

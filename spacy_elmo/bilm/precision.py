@@ -15,9 +15,8 @@ from ..errors import Errors, Warnings
 PRECISIONS = ("float32", "bfloat16", "int8", "auto")
 # What each of them needs to be fast.
 NEEDS = {
-    ("bfloat16", "cpu"): "AVX512-BF16 or AMX",
-    ("bfloat16", "cuda"): "compute capability 8.0",
-    ("int8", "cpu"): "FBGEMM in its PyTorch (x86 processors)",
+    "bfloat16": "AVX512-BF16 or AMX (on a GPU: compute capability 8.0)",
+    "int8": "FBGEMM (PyTorch on x86 processors)",
 }
 # FBGEMM's product of float32 inputs and packed int8 weights.
 INT8_PRODUCT = "linear_with_input_q_dq_qweight_dq_output_fp32"
@@ -42,8 +41,9 @@ def choose_precision(name: str, device: torch.device) -> str:
         return next(low for low in fast if fast[low])
     if fast[name]:
         return name
-    missing = NEEDS.get((name, device.type), f"{name} products")
-    warning = Warnings.W002.format(precision=name, device=device.type, missing=missing)
+    warning = Warnings.W002.format(
+        precision=name, device=device.type, missing=NEEDS[name]
+    )
     warnings.warn(warning, stacklevel=2)
     return "float32"
 
