@@ -1,4 +1,6 @@
-"""Each snippet of README and docs/ runs as it stands, and each link leads somewhere."""
+"""Each snippet of README, docs/ and projects/ runs as it stands, and each link leads
+somewhere.
+"""
 
 import re
 import shlex
@@ -11,14 +13,18 @@ from thinc.api import Config
 from spacy_elmo.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / "projects").glob("*/README.md"),
+]
 TEXTS = {page: page.read_text(encoding="utf8") for page in PAGES}
 COMMANDS = typer.main.get_command(app).commands
 
 
 def snippets(language):
     return [
-        pytest.param(snippet, id=f"{page.stem}-{i}")
+        pytest.param(snippet, id=f"{page.parent.name}-{page.stem}-{i}")
         for page, text in TEXTS.items()
         for i, snippet in enumerate(re.findall(rf"```{language}\n(.*?)```", text, re.S))
     ]
@@ -90,7 +96,7 @@ def check_options(words):
             assert word.split("=")[0] in known
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=str)
 def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TEXTS[page]):
         if "://" not in target:

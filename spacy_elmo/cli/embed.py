@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..pipeline.vector_files import Job
 
-# An output of this name is one file; another is a folder of parts.
+# An output with such a suffix is one file; any other is a folder of parts.
 SUFFIXES = (".hdf5", ".h5")
 
 
@@ -39,8 +39,8 @@ def embed_cli(
 ) -> None:
     """
     Write the layers of each text (each line of a .txt) to HDF5, in the layout of
-    AllenNLP's elmo command. An interrupted run goes on where it stopped. With Ray Data
-    each file of the text is a task: a single file has one worker.
+    AllenNLP's elmo command. An interrupted run continues where it stopped. With Ray
+    Data, each file of the text is a task, so a single file uses one worker.
     """
     from tqdm import tqdm
 
@@ -60,12 +60,12 @@ def embed_cli(
         nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
         mix = _find_mix(nlp, component) if layers == "mix" else None
         layer = None if layers in ("all", "mix") else inputs.choose_layer(elmo, layers)
-        # What comes before may set the sentences that elmo reads.
+        # Components before elmo may set the sentences that it reads.
         names = nlp.component_names
         for after in names[names.index(elmo.name) + 1 :]:
             nlp.remove_pipe(after)
         job = Job(nlp, layer, mix, dtype, tokenized, folder)
-        # Once through all of it: what is bad is found before the work begins.
+        # Reads everything once: a bad text is found before the work begins.
         n_texts = sum(1 for file in files for _ in job.read(file))
         open_folder(folder, job.describe(elmo, files))
         if engine == "ray":
@@ -83,7 +83,7 @@ def embed_cli(
 
 
 def _find_mix(nlp: "Language", component: Optional[str]) -> Any:
-    """The mix of a component, or the only one that there is."""
+    """The mix of a component; without its name, the only mix of the pipeline."""
     mixes = [(name, mix) for name, _, mix in inputs.find_mixes(nlp)]
     found = [mix for name, mix in mixes if component in (None, name)]
     if len(found) != 1:
@@ -93,8 +93,8 @@ def _find_mix(nlp: "Language", component: Optional[str]) -> Any:
 
 
 class _RayWorker:
-    """Embeds whole files. Each of Ray Data's processes, which must all see the output
-    folder, gets the loaded pipeline once.
+    """Embeds whole files. Each process of Ray Data gets the loaded pipeline once. All
+    of them must see the output folder.
     """
 
     def __init__(self, job: "Job"):
@@ -110,7 +110,7 @@ class _RayWorker:
 
 def _embed_on_ray(job: "Job", files: List[Path], n_workers: int) -> None:
     try:
-        # The module that is used: a folder "ray" can be imported as well.
+        # Not "ray" alone: any folder of that name can be imported.
         from ray.data import from_items  # type: ignore[import-not-found, unused-ignore]
     except ImportError as e:
         raise CorpusError(Errors.E113.format(reason=e)) from None

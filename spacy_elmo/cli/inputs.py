@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..pretraining.tokenizer import Tokenizer
 
 DEFAULT_WEIGHTS = "en_elmo_sm"
-# Of a batch of texts: characters, or tokens of those that are split into words. At
-# most 200 MB of layers of the original model.
+# Length of a batch of texts: characters, or tokens if they are split into words. At
+# the original size, the layers of so many tokens take 200 MB.
 BATCH_LENGTH = 16_384
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
@@ -48,8 +48,8 @@ JSON = Opt(False, "--json", "-j", help="Print JSON")
 def read_tokenizer(
     weights: Path, lang: Optional[str], tokenized: Optional[bool]
 ) -> "Tokenizer":
-    """The tokenizer of the config that a model was trained by, where it is known, with
-    what the command line says instead.
+    """The tokenizer in the config that a model was trained with, if there is one. The
+    options of the command line come first.
     """
     from ..pretraining.config import check_sections, read_config
     from ..pretraining.tokenizer import Tokenizer
@@ -64,7 +64,7 @@ def read_tokenizer(
 
 
 def read_meta(path: Path) -> Dict[str, Any]:
-    """A meta.json; nothing where there is none.
+    """A meta.json; empty if there is no such file.
 
     RAISES (WeightsError): If it is damaged.
     """
@@ -80,12 +80,12 @@ def load_elmo(
     lang: Optional[str],
     tokenized: Optional[bool],
 ) -> Tuple["Language", "ELMo", bool]:
-    """The pipeline that the options ask for, its `elmo` component, and whether the
-    words of texts stand between blanks.
+    """Load the pipeline that the options of a command name.
 
-    RAISES (CorpusError): If both or a pipeline without the component is given, or if
-        the language cannot be had.
-    RAISES (WeightsError): If there are no such weights.
+    RETURNS (Tuple[Language, ELMo, bool]): The pipeline, its `elmo` component, and
+        whether texts are to be split at spaces only.
+    RAISES (CorpusError): If the options exclude each other, or if the pipeline has no
+        such component.
     """
     from spacy.util import load_model
 
@@ -115,7 +115,7 @@ def load_elmo(
 def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
     """The layer that an option names.
 
-    RAISES (ValueError): If the biLM has none such.
+    RAISES (ValueError): If the biLM has no such layer.
     """
     from ..pipeline.vector_hooks import check_layer
 
@@ -127,12 +127,12 @@ def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
 def read_batches(
     nlp: "Language", text: str, tokenized: bool, limit: Optional[int] = None
 ) -> Iterator[List["Doc"]]:
-    """A text as batches of Docs, with a progress bar in a terminal. A batch is good
-    until the next one is asked for: then its words leave the vocab again.
+    """Read a text as batches of Docs, with a progress bar.
 
-    limit (int): Stop after the batch that reaches so many tokens.
-    YIELDS (List[Doc]): A batch.
-    RAISES (CorpusError): If there is no text, if it is damaged or not UTF-8.
+    limit (int): Stop after the batch that reaches this number of tokens.
+    YIELDS (List[Doc]): A batch. It is valid until the next one is read: then its words
+        leave the vocab.
+    RAISES (CorpusError): If there is no text, or if it is damaged or not UTF-8.
     """
     from tqdm import tqdm
 
@@ -153,7 +153,7 @@ def read_batches(
 
 
 def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
-    """Batches whose lengths, but for the last part of each, are below a size."""
+    """Batches in order, each as short as possible with at least `size` in length."""
     found: List[Any] = []
     total = 0
     for part in parts:
@@ -167,8 +167,7 @@ def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
 
 
 def find_mixes(nlp: "Language") -> Iterator[Tuple[str, Any, Any]]:
-    """The mixes in the components of a pipeline, in its order; disabled components
-    count too.
+    """Find the mixes in all components of a pipeline, also in disabled ones.
 
     YIELDS (Tuple[str, Model, Model]): The component's name, the encoder that the mix
         reads (a listener, or a biLM), and the mix.

@@ -44,10 +44,8 @@ def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
     """What the components of a pipeline have learned about the layers of their biLM
     (Peters et al. 2018, equation 1).
 
-    nlp (Language): The pipeline. Disabled components count too.
-    RETURNS (List[Dict[str, Any]]): One for each mix, in the order of the pipeline:
-        "component", "upstream" (None where the component has a biLM of its own),
-        "s", a list of L + 1 floats, and "gamma".
+    RETURNS (List[Dict[str, Any]]): For each mix "component", "upstream" (None if the
+        component has a biLM of its own), "s", a list of L + 1 floats, and "gamma".
     """
     from ..layers.mix import get_mix
 
@@ -60,17 +58,13 @@ def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
 
 
 def print_mixes(mixes: List[Dict[str, Any]]) -> None:
-    """Print a table: one row for each mix."""
-    n_layers = max(len(mix["s"]) for mix in mixes)
-    header = ["Component", "Listens to", *(f"s_{j}" for j in range(n_layers)), "gamma"]
     rows = []
     for mix in mixes:
-        s = [f"{s_j:.3f}" for s_j in mix["s"]]
-        s += [""] * (n_layers - len(s))
         upstream = mix["upstream"] or "(its own biLM)"
-        rows.append([mix["component"], upstream, *s, f"{mix['gamma']:.3f}"])
-    aligns = ["l", "l", *"r" * (n_layers + 1)]
-    msg.table(rows, header=header, divider=True, aligns=aligns)
+        s = "  ".join(f"{s_j:.3f}" for s_j in mix["s"])
+        rows.append([mix["component"], upstream, s, f"{mix['gamma']:.3f}"])
+    header = ["Component", "Listens to", "s_0 ... s_L", "gamma"]
+    msg.table(rows, header=header, divider=True)
 
 
 def plot_mixes(mixes: List[Dict[str, Any]], path: Path) -> None:
@@ -78,15 +72,14 @@ def plot_mixes(mixes: List[Dict[str, Any]], path: Path) -> None:
 
     RAISES (CorpusError): Without matplotlib, or for an unknown format.
     """
-    n_layers = max(len(mix["s"]) for mix in mixes)
-    figure = new_figure(1.5 + 1.2 * len(mixes), 1.2 + 0.7 * n_layers)
-    axes = figure.add_subplot()
-    # Layer 0 at the bottom; what a smaller model does not have stays blank.
+    # Layer 0 is at the bottom; layers that a smaller model lacks stay blank.
     grid = list(zip_longest(*(mix["s"] for mix in mixes), fillvalue=float("nan")))
+    figure = new_figure(1.5 + 1.2 * len(mixes), 1.2 + 0.7 * len(grid))
+    axes = figure.add_subplot()
     image = axes.imshow(grid, vmin=0, vmax=1, cmap="Blues", origin="lower")
     labels = [f"{m['component']}\n$\\gamma$ = {m['gamma']:.2f}" for m in mixes]
     axes.set_xticks(range(len(mixes)), labels)
-    axes.set_yticks(range(n_layers), [f"$s_{j}$" for j in range(n_layers)])
+    axes.set_yticks(range(len(grid)), [f"$s_{j}$" for j in range(len(grid))])
     for i, mix in enumerate(mixes):
         for j, s_j in enumerate(mix["s"]):
             color = "white" if s_j > 0.6 else "black"
