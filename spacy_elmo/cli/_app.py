@@ -8,8 +8,8 @@ from wasabi import msg
 
 
 class Commands(TyperGroup):
-    """Ends a command with the message alone where input is bad, and shows our warnings
-    as messages too.
+    """For bad input, prints the message without a traceback. Prints our warnings as
+    messages too.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -26,7 +26,7 @@ class Commands(TyperGroup):
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:
-                raise  # click ends quietly where the reader of a pipe has left
+                raise  # click ends quietly if the reader of a pipe has left
             except (OSError, ValueError, RuntimeError) as e:
                 if not (isinstance(e, OSError) or str(e).startswith("[ELMO")):
                     raise

@@ -54,7 +54,7 @@ def info_cli(
 
 
 def find_bilm(weights: str) -> Path:
-    """Where a biLM is, by its own name or path or by that of a pipeline.
+    """Where a biLM is, given its name or path, or the name or path of a pipeline.
 
     RAISES (WeightsError): If there is none, or if a pipeline has several.
     """
@@ -81,7 +81,7 @@ def find_bilm(weights: str) -> Path:
 
 
 def geometry(bilm: "BiLM") -> Dict[str, str]:
-    """Rows of a table."""
+    """Rows of a table about a biLM."""
     options, lstm, char_cnn = bilm.options, bilm.options.lstm, bilm.options.char_cnn
     filters = ", ".join(f"{n} of {width}" for width, n in char_cnn.filters)
     return {

@@ -24,7 +24,7 @@ TREEBANK = (
     "Annotated sentences to train on: .conllu, .iob, .conll or .spacy. Give it again "
     "for another file; without, only the biLM is made"
 )
-# Below, spaCy's tokenizer and the treebank follow other rules.
+# Below this, the tokenizer and the treebank follow different rules.
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
 
@@ -51,7 +51,7 @@ def init_cli(
         None, "--tokenizer", help=f"Registered tokenizer, for instance {RULES}"
     ),
     tokenized: bool = Opt(
-        False, "--tokenized/--raw", help="Lines are sentences, split at blanks only"
+        False, "--tokenized/--raw", help="Lines are sentences, split at spaces only"
     ),
     config_path: Optional[Path] = Opt(
         None, "--config", "-c", help="Default: pretrain_small.cfg", **FILE
@@ -81,7 +81,7 @@ def init_cli(
 def is_written(output: Path, given: Dict[str, Any]) -> bool:
     """Whether there is a project already.
 
-    RAISES (CorpusError): If it is for something else.
+    RAISES (CorpusError): If it was written for other options.
     """
     from ..recipe.project import PROJECT
 
@@ -96,7 +96,7 @@ def is_written(output: Path, given: Dict[str, Any]) -> bool:
 
 
 def ask(given: Optional[str], question: str) -> str:
-    """What an option says, or whoever sits before the terminal."""
+    """The value of an option; without one, ask the user if there is a terminal."""
     if given is None and sys.stdin.isatty():
         given = typer.prompt(question, default="", show_default=False)
     if not given:
@@ -107,7 +107,7 @@ def ask(given: Optional[str], question: str) -> str:
 def write(output: Path, given: Dict[str, Any]) -> None:
     """Check text and treebank, measure the machine, and write the project.
 
-    given (Dict[str, Any]): Its variables.
+    given (Dict[str, Any]): The variables of the project.
     RAISES (CorpusError): If language, text or treebank cannot be used.
     """
     from spacy.cli.package import has_build, has_wheel
@@ -154,14 +154,14 @@ def write(output: Path, given: Dict[str, Any]) -> None:
 def convert(
     treebank: List[str], dev: List[str], corpus: Path, language: "Language"
 ) -> List[str]:
-    """Convert the treebank, and find the components that can learn from it."""
+    """Convert the treebanks, and find the components that can learn from them."""
     if dev and len(dev) != len(treebank):
         raise CorpusError(Errors.E131.format(n_dev=len(dev), n=len(treebank)))
     everything = []
     for i, path in enumerate(treebank):
         docs = tb.read_treebank(Path(path))
         dev_docs = tb.read_treebank(Path(dev[i])) if dev else None
-        # Two files of one name are two files.
+        # The number keeps two files of the same name apart.
         tb.write_parts(docs, dev_docs, corpus, f"{i + 1}-{Path(path).stem}")
         share, examples = tb.compare_tokens(docs, language)
         msg.good(
@@ -177,7 +177,7 @@ def convert(
 
 
 def print_survey(survey: Survey, config: "Config") -> None:
-    """Print what there is to train on, and how much of it the biLM will see."""
+    """Print how much text there is, and how much of it the biLM can see."""
     window = config["model"]["char_cnn"]["max_characters_per_token"]
     msg.good(
         f"Text: {survey.words:,} words to train on, {survey.heldout:,} held out; "
@@ -192,7 +192,7 @@ def print_survey(survey: Survey, config: "Config") -> None:
 
 
 def run_project(output: Path) -> None:
-    """Run all that is left of a project."""
+    """Run the steps of a project that are not done yet."""
     from spacy.cli import project_run  # type: ignore[attr-defined]
 
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..pipeline.nearest import Context
 
 BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
-# Columns of a table beside the contexts: the score, the word and the gaps.
+# Characters of a line that are not context: the cosine, the word and the gaps.
 MARGIN = 32
 
 
@@ -45,8 +45,8 @@ def neighbors_cli(
 ) -> None:
     """
     Search a corpus for the contexts that are nearest to that of a word, by the cosine
-    of a layer of the biLM. The query's own sentence is no neighbor, and of a sentence
-    that is repeated, one counts.
+    of a layer of the biLM. The query's own sentence does not count, and a repeated
+    sentence counts once.
     """
     from ..pipeline.nearest import find_neighbors
 
@@ -70,7 +70,7 @@ def neighbors_cli(
 
 
 def print_tables(found: "List[List[Context]]") -> None:
-    """Print a table for each query, the words one below the other."""
+    """Print a table for each query, with the words in one column."""
     side = max(12, (shutil.get_terminal_size((100, 24)).columns - MARGIN) // 2)
     for contexts in found:
         msg.divider(contexts[0].word)

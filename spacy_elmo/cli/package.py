@@ -42,14 +42,11 @@ dependencies = ["spacy-elmo>={requires}"]
 [project.entry-points.spacy_elmo_weights]
 {name} = "{name}:weights"
 
-[tool.setuptools]
-packages = ["{name}"]
-
 [tool.setuptools.package-data]
 {name} = ["*"]
 """
 
-# What the card takes from the last record of a log
+# What the card shows of the last record of a log
 TRAINING = {
     "tokens": "Tokens read",
     "seconds": "Seconds of training",
@@ -67,7 +64,7 @@ def package_cli(
     name: Optional[str] = Opt(None, "--name", "-n", help="Name of package and weights"),
     version: Optional[str] = Opt(None, "--version", "-v", help="Version"),
     license: Optional[str] = Opt(
-        None, "--license", "-L", help="License; asked for if nothing says it"
+        None, "--license", "-L", help="License; asked for if it is not known"
     ),
     sources: Optional[str] = Opt(
         None, "--sources", "-s", help="The text it was trained on, for the model card"
@@ -81,8 +78,8 @@ def package_cli(
     force: bool = Opt(False, "--force", "-f", help="Overwrite an existing package"),
 ) -> None:
     """
-    Make an installable Python package of a biLM, with a model card. Where it is
-    installed, its name stands for the weights: weights = "hu_novels_elmo".
+    Make an installable Python package of a biLM, with a model card. Once installed, it
+    is found by its name: weights = "hu_novels_elmo".
     """
     from spacy.cli.package import get_build_formats
 
@@ -104,7 +101,7 @@ def package_cli(
         if not sys.stdin.isatty():
             raise CorpusError(Errors.E137.format(path=input_path))
         meta["license"] = typer.prompt("License of the package")
-    # Made aside: the input may be in the package that is replaced.
+    # In a folder of its own: the input may be inside the package that is replaced.
     making = output_path / f".{folder.name}"
     shutil.rmtree(making, ignore_errors=True)
     write_package(input_path, making, meta, model_card(meta, bilm))
@@ -117,7 +114,7 @@ def package_cli(
 
 
 def describe(bilm: Path, meta_path: Path) -> Dict[str, Any]:
-    """The meta.json of a biLM, and what its config and log say besides."""
+    """The meta.json of a biLM, completed from its config and its log."""
     lang = read_tokenizer(bilm, None, None).nlp["lang"]
     meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
     if (bilm / LOG).is_file():
@@ -127,7 +124,7 @@ def describe(bilm: Path, meta_path: Path) -> Dict[str, Any]:
 
 
 def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> None:
-    """Write the sources of a package: the model, its card, and what publishes it."""
+    """Write the sources of a package: model, card, and the entry point."""
     from ..about import __version__
     from ..bilm.files import find_files
 
@@ -139,7 +136,7 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
     if (bilm / "vocab.txt").is_file():
         shutil.copyfile(bilm / "vocab.txt", module / "vocab.txt")
     if (bilm / "config.cfg").is_file():
-        # How text was tokenized; the rest has paths of this machine.
+        # Only how text was tokenized: the rest has paths of this machine.
         tokenizer = read_tokenizer(bilm, None, None)
         kept = {"nlp": tokenizer.nlp, "corpus": tokenizer.settings.model_dump()}
         Config(kept).to_disk(module / "config.cfg")
@@ -152,7 +149,7 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
 
 
 def model_card(meta: Dict[str, Any], bilm: "BiLM") -> str:
-    """The model card, as Markdown, of what `describe` gives."""
+    """The model card in Markdown, from a meta.json as `describe` returns it."""
     rows = {
         "Language": meta["lang"],
         "Version": meta["version"],
@@ -175,7 +172,7 @@ def model_card(meta: Dict[str, Any], bilm: "BiLM") -> str:
 def build_package(folder: Path, kind: str) -> None:
     """Build a wheel or an sdist into the folder `dist`.
 
-    RAISES (CorpusError): If setuptools says why it cannot.
+    RAISES (CorpusError): If setuptools fails.
     """
     (folder / "dist").mkdir(exist_ok=True)
     code = f"from setuptools import build_meta as b; b.build_{kind}('dist')"

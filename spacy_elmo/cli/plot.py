@@ -15,12 +15,14 @@ Records = List[Dict[str, Any]]
 
 @app.command("plot")
 def plot_cli(
-    logs: List[Path] = Arg(..., help="Each a log.jsonl of pretraining, or its folder"),
+    logs: List[Path] = Arg(
+        ..., help="Logs of pretraining (log.jsonl), or their folders"
+    ),
     output_path: Path = Opt(Path("log.png"), "--output", "-o", help="Image file"),
 ) -> None:
     """
-    Plot the curves of pretraining: loss and held-out perplexity over tokens, of
-    several runs in one picture.
+    Plot the curves of one or more pretraining runs: loss and held-out perplexity over
+    tokens.
     """
     runs = {str(path): read_log(path) for path in logs}
     figure = new_figure(7, 5.2, layout="constrained")
@@ -45,8 +47,8 @@ def plot_cli(
 
 
 def read_log(path: Path) -> Records:
-    """The records of a log.jsonl, or of that in a folder. A line that is torn, by a run
-    that was killed, is left out.
+    """Read a log.jsonl, or the one in a folder. Incomplete lines, of runs that were
+    killed, are skipped.
 
     RAISES (CorpusError): If it is no such log, or has nothing to plot yet.
     """
@@ -67,14 +69,14 @@ def read_log(path: Path) -> Records:
 def _draw(panel: Any, records: Records, key: str, label: str, **style: Any) -> None:
     points = [(r["tokens"] / 1e6, r[key]) for r in records if key in r]
     if points:
-        # A single point, as of a run that has just begun, would be no line.
+        # Markers show a single point too, of a run that has just begun.
         panel.plot(*zip(*points), label=label, marker=".", **style)
 
 
 def new_figure(width: float, height: float, **options: Any) -> Any:
     """RAISES (CorpusError): Without matplotlib."""
     try:
-        # Not pyplot: no window, no state of its own.
+        # Not pyplot, which has windows and global state.
         from matplotlib.figure import Figure
     except ImportError as e:
         raise CorpusError(Errors.E061.format(reason=e)) from None

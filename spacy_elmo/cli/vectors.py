@@ -19,7 +19,7 @@ def vectors_cli(
     max_words: int = Opt(
         20_000, "--max-words", "-n", min=1, help="Keep the most frequent words"
     ),
-    min_count: int = Opt(1, "--min-count", "-m", min=1, help="Of words to keep"),
+    min_count: int = Opt(1, "--min-count", "-m", min=1, help="Drop rarer words"),
     words_path: Optional[Path] = Opt(
         None, "--words", help="More words, one per line", **inputs.FILE
     ),
@@ -27,7 +27,7 @@ def vectors_cli(
     tokenized: Optional[bool] = inputs.TOKENIZED,
 ) -> None:
     """
-    Write static word vectors: for each word of a text the mean of its contextual
+    Write static word vectors: for each word of a text, the mean of its contextual
     vectors there. A pipeline with them needs neither the biLM nor this package:
     python -m spacy init vectors LANG OUTPUT_PATH PIPELINE
     """
@@ -38,7 +38,7 @@ def vectors_cli(
     words = [] if words_path is None else list(read_texts(words_path))
     nlp, elmo, tokenized = inputs.load_elmo(weights, None, lang, tokenized)
     opener = gzip.open if output_path.suffix == ".gz" else open
-    # Opened first: an output that cannot be written costs no work.
+    # Opened first, so that an output that cannot be written fails at once.
     with (
         replacing(output_path) as temporary,
         opener(temporary, "wt", encoding="utf8") as out,

@@ -9,7 +9,7 @@ from pathlib import Path
 import srsly
 from wasabi import msg
 
-# What the components are judged by.
+# The main scores of the components.
 SCORES = {
     "tag_acc": "Tags",
     "pos_acc": "Parts of speech",

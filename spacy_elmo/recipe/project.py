@@ -1,6 +1,4 @@
-"""A spaCy project for a language: its configs, filled for a text, a machine and a
-time.
-"""
+"""A spaCy project for a language: its configs fit a text, a machine and a time."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -15,30 +13,29 @@ from ..pretraining.training import pretrain
 from .raw_text import HELDOUT, TEXT, Survey
 
 PROJECT, PRETRAINING, PIPELINE = "project.yml", "pretrain_small.cfg", "ner_tagger.cfg"
-# Words longer than the window lose their ends: it is the least of these that cuts
-# fewer than one word in ten thousand.
+# Words longer than the window lose their ends. The window is the smallest of these
+# that cuts fewer than one word in ten thousand.
 WINDOWS = (50, 75, 100, 150)
 MAX_CUT = 0.0001
-# Steps that are timed; the first ones wait for what is made once.
+# Steps that are run and, after those of the warm-up, timed.
 N_STEPS, WARM_UP = 12, 4
 SAMPLE_CHARACTERS = 1_000_000
-# What is left of the time, evaluations and checkpoints taken off.
+# The rest of the time goes to evaluations and checkpoints.
 TRAINING_SHARE = 0.93
-# A word in the vocabulary for so many tokens that the run reads.
+# One word in the vocabulary for this number of tokens that the run reads.
 TOKENS_PER_ENTRY, MIN_ENTRIES, MAX_ENTRIES = 1000, 5000, 50_000
-# In more passes a text is learned by heart.
+# With more epochs than this, the biLM overfits without dropout.
 MANY_EPOCHS, DROPOUT = 2.0, 0.1
-# Punctuation, and the ends of sentences
+# With punctuation and the ends of sentences
 TOKENS_PER_WORD = 1.25
 EVALUATIONS = 10
 CHECKPOINT_SECONDS = 120
-# Of a pipeline. The batches grow from a hundred words to a thousand, which they have
-# at 2,300 steps.
+# Of a pipeline. Its batches grow from a hundred words to a thousand, in 2,300 steps.
 STEPS, STEPS_PER_HOUR = 1400, 1000
 
 
 def shipped_config(name: str) -> Path:
-    """A file of the folder `configs`, which an installed package has within it."""
+    """A file in `configs`: a folder of the repository, or of the installed package."""
     package = Path(__file__).resolve().parents[1]
     folders = package / "configs", package.parent / "configs"
     return next(folder / name for folder in folders if (folder / name).is_file())
@@ -47,9 +44,10 @@ def shipped_config(name: str) -> Path:
 def pretrain_config(
     path: Path, nlp: Dict[str, Any], tokenized: bool, survey: Survey
 ) -> Config:
-    """The pretraining config at `path`, filled for a language ([nlp]) and its text.
-    The length of the run is for `set_length`.
+    """A pretraining config for a language ([nlp]) and its text. `set_length` sets the
+    length of the run.
 
+    path (Path): The config that it is made from.
     RAISES (CorpusError, WeightsError): If that is no pretraining config.
     """
     texts = {"paths.train": f"corpus/{TEXT}", "paths.dev": f"corpus/{HELDOUT}"}
@@ -60,7 +58,7 @@ def pretrain_config(
     fitting = [w for w in WINDOWS if survey.share_cut(w) < MAX_CUT]
     config["model"]["char_cnn"]["max_characters_per_token"] = (*fitting, WINDOWS[-1])[0]
     config["training"]["precision"] = "auto"
-    # Each row reads documents of its own.
+    # Each row needs documents of its own.
     while config["training"]["rows"] > max(1, survey.pieces // 2):
         config["training"]["rows"] //= 2
     return config
@@ -69,7 +67,7 @@ def pretrain_config(
 def measure_pace(config: Config, corpus: Path) -> float:
     """Train for some steps on the beginning of a text.
 
-    corpus (Path): The folder of the text, in which a temporary one is made.
+    corpus (Path): The folder of the text. Receives a temporary folder.
     RETURNS (float): Tokens per second.
     """
     training = config["training"]
@@ -96,7 +94,7 @@ def measure_pace(config: Config, corpus: Path) -> float:
 
 
 def set_length(config: Config, survey: Survey, pace: float, hours: float) -> float:
-    """Set what depends on the length of the run in a config of `pretrain_config`.
+    """Set the length of a run, and what depends on it.
 
     pace (float): Tokens per second on this machine.
     hours (float): How long it may train.
@@ -115,7 +113,7 @@ def set_length(config: Config, survey: Survey, pace: float, hours: float) -> flo
     training.update(
         max_tokens=tokens,
         dropout=DROPOUT if epochs > MANY_EPOCHS else 0.0,
-        # A mean of the last checkpoints and the best of them exclude each other.
+        # A run writes the mean of its last checkpoints or the best one, not both.
         keep_best=epochs > MANY_EPOCHS and not training["average_share"],
         eval_steps=max(1, n_steps // EVALUATIONS),
         checkpoint_steps=max(1, int(CHECKPOINT_SECONDS * pace / tokens_per_step)),
@@ -126,11 +124,11 @@ def set_length(config: Config, survey: Survey, pace: float, hours: float) -> flo
 
 
 def pipeline_config(nlp: Dict[str, Any], components: List[str], hours: float) -> Config:
-    """A pipeline on a shared ELMo component, by the shipped configs.
+    """A pipeline on a shared ELMo component, made from a shipped config.
 
     nlp (Dict[str, Any]): [nlp] of the config.
     components (List[str]): What `treebank.components_for` has found.
-    hours (float): The time that the biLM has; the pipeline takes a part of it more.
+    hours (float): The time for the biLM. The pipeline's grows with it.
     """
     config = Config().from_disk(shipped_config(PIPELINE), interpolate=False)
     tagger, ner = (config["components"][name] for name in ("tagger", "ner"))
@@ -165,7 +163,7 @@ def without_elmo(config: Config) -> Config:
 def write_project(
     folder: Path, config: Config, components: List[str], variables: Dict[str, Any]
 ) -> None:
-    """Write all but the corpus.
+    """Write all of a project but its corpus.
 
     config (Config): Of pretraining.
     components (List[str]): Of the pipeline; none without a treebank.

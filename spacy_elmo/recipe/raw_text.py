@@ -1,4 +1,4 @@
-"""Raw text -> the two files that a biLM is trained and measured on."""
+"""Raw text -> one file to train a biLM on, and one to evaluate it on."""
 
 from collections import Counter
 from pathlib import Path
@@ -11,24 +11,24 @@ from ..storage import replacing
 from ..text import find_texts, read_documents
 
 TEXT, HELDOUT = "text.txt", "heldout.txt"
-# Fewer words make no rows to train on.
+# Fewer words are not enough for the rows of a batch.
 MIN_WORDS = 20_000
-# One piece of so many is held out; a piece is a document, or so many words of one.
+# One in 50 pieces is held out. A piece is a document, or some 500 words of it.
 HELDOUT_EVERY = 50
 PIECE_WORDS = 500
-# Shorter paragraphs may come again: "Yes.", "Chapter 1".
+# Shorter paragraphs may be repeated: "Yes.", "Chapter 1".
 REPEATED_WORDS = 5
 
 Words = Tuple[str, ...]
 
 
 class Survey(NamedTuple):
-    """What a text has. Words stand between blanks.
+    """What a text has. Words are split at white space.
 
     words, pieces (int): For training.
-    heldout (int): Words that are held out.
-    repeated (int): Paragraphs that were there before, and are left out.
-    lengths (Counter[int]): How many words have so many bytes of UTF-8.
+    heldout (int): Held-out words.
+    repeated (int): Repeated paragraphs, which are left out.
+    lengths (Counter[int]): Bytes of UTF-8 -> number of words of this length.
     """
 
     words: int
@@ -38,8 +38,8 @@ class Survey(NamedTuple):
     lengths: Counter[int]
 
     def share_cut(self, window: int) -> float:
-        """Share of the words that a window of so many characters cuts. Two of them
-        mark where a word begins and ends.
+        """Share of the words that are longer than a window of characters. Two of the
+        characters mark where a word begins and ends.
         """
         cut = sum(n for n_bytes, n in self.lengths.items() if n_bytes > window - 2)
         return cut / (self.words + self.heldout)
@@ -86,14 +86,14 @@ def split_text(text: str, folder: Path) -> Survey:
 
 
 def _pieces(text: str) -> Iterator[List[Words]]:
-    """Paragraphs of a document, or of a part of it."""
+    """Paragraphs of each document, or of each part of a long one."""
     for file in find_texts(text):
         for document in read_documents(file, strict=True):
             yield from minibatch_by_words(_paragraphs(document), PIECE_WORDS)
 
 
 def _paragraphs(document: Any) -> Iterator[Words]:
-    """A long one in parts."""
+    """The words of each paragraph; long ones in parts."""
     parts = document if isinstance(document, list) else document.text.splitlines()
     for part in parts:
         words = tuple(part.split() if isinstance(part, str) else part)

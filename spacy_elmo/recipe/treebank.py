@@ -12,7 +12,7 @@ from ..errors import CorpusError, Errors, unusable
 
 # Sentences of a Doc, so that the parser learns where one ends.
 N_SENTS = 10
-# One Doc of so many is the dev part, where none is given.
+# Without a dev file, one Doc in ten is held out.
 DEV_EVERY = 10
 N_EXAMPLES = 3
 NO_TAG = ("-", "_")
@@ -40,7 +40,7 @@ def read_treebank(path: Path) -> Docs:
         for token in doc:
             if token.tag_ in NO_TAG:
                 token.tag_ = ""
-        # Has spaCy's reader train on these tokens, and not on the tokenizer's.
+        # Makes spaCy train on these tokens, not on those of the tokenizer.
         doc.has_unknown_spaces = True
     if not components_for(docs):
         raise unusable(path, "has no tags, no heads and no entities")
@@ -58,10 +58,10 @@ def _read(path: Path) -> Iterable[Doc]:
 
 
 def components_for(docs: Docs) -> List[str]:
-    """The components of spaCy that can learn something from these Docs."""
+    """The components of spaCy that can learn from these Docs."""
     tokens = [token for doc in docs for token in doc]
     found: Dict[str, Set[Any]] = {
-        # Where there are no tags of its own, the converter repeats the parts of speech.
+        # Without tags, the converter repeats the parts of speech.
         "tagger": {t.tag_ for t in tokens if t.tag_ != t.pos_},
         "morphologizer": {t.pos_ for t in tokens},
         "parser": {t.dep_ for t in tokens},
@@ -71,8 +71,8 @@ def components_for(docs: Docs) -> List[str]:
 
 
 def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
-    """The share of a treebank's tokens that a tokenizer makes too; and some that it
-    does not, beside what it makes of them.
+    """The share of a treebank's tokens that a tokenizer makes too, and examples of
+    the others, each with what it makes of them.
     """
     n = same = 0
     examples: List[str] = []
@@ -91,9 +91,10 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
 
 
 def write_parts(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> None:
-    """Write train/NAME.spacy and dev/NAME.spacy; without `dev`, a tenth of the Docs.
+    """Write train/NAME.spacy and dev/NAME.spacy. Without `dev`, a tenth of the Docs is
+    held out.
 
-    RAISES (CorpusError): If there are too few for that.
+    RAISES (CorpusError): If there are too few Docs for that.
     """
     if dev is None:
         dev = docs[DEV_EVERY - 1 :: DEV_EVERY]
