@@ -1,6 +1,6 @@
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, List, Literal, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
@@ -92,29 +92,20 @@ def _find_mix(nlp: "Language", component: Optional[str]) -> Any:
     return found[0]
 
 
-class _RayWorker:
-    """Embeds whole files. Each process of Ray Data gets the loaded pipeline once. All
-    of them must see the output folder.
-    """
-
-    def __init__(self, job: "Job"):
-        self.job = job
-
-    def __call__(self, batch: Any) -> Any:
-        from ..pipeline.vector_files import embed_file
-
-        for file, number in zip(batch["file"], batch["number"]):
-            embed_file(self.job, self.job.read(Path(file)), int(number))
-        return batch
-
-
 def _embed_on_ray(job: "Job", files: List[Path], n_workers: int) -> None:
+    """Embed each file in a task of its own. All workers must see the output folder."""
+    from ..pipeline.vector_files import embed_file
+
     try:
         # Not "ray" alone: any folder of that name can be imported.
         from ray.data import from_items  # type: ignore[import-not-found, unused-ignore]
     except ImportError as e:
         raise CorpusError(Errors.E113.format(reason=e)) from None
+
+    def embed(item: Dict[str, Any]) -> Dict[str, Any]:
+        embed_file(job, job.read(Path(item["file"])), item["number"])
+        return item
+
     items = [{"file": str(f.absolute()), "number": i} for i, f in enumerate(files)]
-    from_items(items, override_num_blocks=len(items)).map_batches(
-        _RayWorker, batch_size=1, concurrency=n_workers, fn_constructor_args=(job,)
-    ).take_all()
+    data = from_items(items, override_num_blocks=len(items))
+    data.map(embed, concurrency=n_workers).take_all()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.tokens import DocBin
+from srsly import cloudpickle
 from tasks import add_task, make_examples
 
 from spacy_elmo.bilm import BiLM
@@ -386,19 +387,18 @@ def test_a_folder_that_is_named_ray_is_not_ray(
 def ray_elsewhere(tmp_path, monkeypatch):
     """In Ray's place one worker, which is in a directory of its own."""
 
-    def from_items(items, **_):
-        return SimpleNamespace(
-            map_batches=lambda worker, fn_constructor_args, **_: SimpleNamespace(
-                take_all=lambda: work(worker, fn_constructor_args, items)
-            )
-        )
-
-    def work(worker, args, items):
+    def work(function, items):
+        function = cloudpickle.loads(cloudpickle.dumps(function))
         with monkeypatch.context() as context:
             context.chdir(tmp_path / "elsewhere")
-            call = worker(*args)
-            found = [call({k: [v] for k, v in item.items()}) for item in items]
-            return [{k: v[0] for k, v in batch.items()} for batch in found]
+            return [function(item) for item in items]
+
+    def from_items(items, **_):
+        return SimpleNamespace(
+            map=lambda function, **_: SimpleNamespace(
+                take_all=lambda: work(function, items)
+            )
+        )
 
     (tmp_path / "elsewhere").mkdir()
     data = ModuleType("ray.data")
