@@ -45,11 +45,9 @@ def info_cli(
     if as_json:
         print(srsly.json_dumps(found, indent=2))
         return
-    rows = {"Path": str(path), **geometry(bilm)}
+    rows = {"Path": str(path), **describe(bilm, meta)}
     rows["Digest of parameters"] = found["digest"]
     rows["SHA-256 of file"] = found["sha256"]
-    rows["Version"] = found["version"] or "not given"
-    rows["License"] = found["license"] or "not given"
     msg.table({**rows, 'Precision "auto"': f"{found['auto']} on this machine"})
 
 
@@ -80,8 +78,8 @@ def find_bilm(weights: str) -> Path:
     return found[0] if found else path
 
 
-def geometry(bilm: "BiLM") -> Dict[str, str]:
-    """Rows of a table about a biLM."""
+def describe(bilm: "BiLM", meta: Dict[str, Any]) -> Dict[str, str]:
+    """Rows of a table about a biLM and its meta.json."""
     options, lstm, char_cnn = bilm.options, bilm.options.lstm, bilm.options.char_cnn
     filters = ", ".join(f"{n} of {width}" for width, n in char_cnn.filters)
     return {
@@ -92,4 +90,6 @@ def geometry(bilm: "BiLM") -> Dict[str, str]:
         "Longest word": f"{char_cnn.max_characters_per_token - 2} bytes of UTF-8",
         "Highway layers": f"{char_cnn.n_highway}",
         "Parameters": f"{bilm.n_parameters:,}",
+        "Version": meta.get("version") or "not given",
+        "License": meta.get("license") or "not given",
     }

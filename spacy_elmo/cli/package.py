@@ -13,21 +13,19 @@ from wasabi.markdown import MarkdownRenderer
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from .info import geometry
+from .info import describe
 from .inputs import FILE, read_meta, read_tokenizer
 from .plot import LOG, read_log
 
 if TYPE_CHECKING:
     from ..bilm import BiLM
 
-INIT = '''"""The biLM {name}: weights = "{name}" in a config of spacy_elmo."""
-
-from pathlib import Path
+INIT = """from pathlib import Path
 
 
-def weights() -> Path:
+def weights() -> Path:  # weights = "{name}" in a config of spacy_elmo
     return Path(__file__).parent
-'''
+"""
 PYPROJECT = """[build-system]
 requires = ["setuptools>=64"]
 build-backend = "setuptools.build_meta"
@@ -87,7 +85,7 @@ def package_cli(
 
     formats = get_build_formats(string_to_list(build))
     given = {"name": name, "version": version, "license": license}
-    meta = describe(input_path, meta_path or input_path / "meta.json")
+    meta = make_meta(input_path, meta_path or input_path / "meta.json")
     meta.update({key: value for key, value in given.items() if value is not None})
     if sources is not None:
         meta["sources"] = [sources]
@@ -113,7 +111,7 @@ def package_cli(
     msg.good(f"Made the package {folder.name}", str(folder))
 
 
-def describe(bilm: Path, meta_path: Path) -> Dict[str, Any]:
+def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
     """The meta.json of a biLM, completed from its config and its log."""
     lang = read_tokenizer(bilm, None, None).nlp["lang"]
     meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
@@ -149,13 +147,11 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
 
 
 def model_card(meta: Dict[str, Any], bilm: "BiLM") -> str:
-    """The model card in Markdown, from a meta.json as `describe` returns it."""
+    """The model card in Markdown, from what `make_meta` returns."""
     rows = {
         "Language": meta["lang"],
-        "Version": meta["version"],
-        "License": meta["license"] or "not given",
         "Text": "; ".join(map(str, meta.get("sources", []))) or "not given",
-        **geometry(bilm),
+        **describe(bilm, meta),
     }
     for key, name in TRAINING.items():
         if key in meta.get("training", {}):

@@ -70,24 +70,20 @@ def measure_pace(config: Config, corpus: Path) -> float:
     corpus (Path): The folder of the text. Receives a temporary folder.
     RETURNS (float): Tokens per second.
     """
+    config = config.copy()
     training = config["training"]
-    overrides: Any = {
-        "paths.dev": None,
-        "training.keep_best": False,
-        "training.patience": None,
-        "training.max_tokens": N_STEPS * training["rows"] * training["unroll_steps"],
-        "training.max_epochs": 1000.0,
-        "training.log_steps": 1,
-    }
+    tokens = N_STEPS * training["rows"] * training["unroll_steps"]
+    training.update(max_tokens=tokens, max_epochs=1000.0, log_steps=1)
+    training.update(keep_best=False, patience=None)  # they need held-out text
     with TemporaryDirectory(dir=corpus) as name:
         folder = Path(name)
         sample, path = folder / TEXT, folder / "config.cfg"
         with (corpus / TEXT).open(encoding="utf8") as file:
             # Enough pieces for the rows; the last may be cut.
             sample.write_text(file.read(SAMPLE_CHARACTERS), encoding="utf8")
+        config["paths"].update(train=str(sample), dev=None)
         config.to_disk(path)
-        settings = read_settings(path, {"paths.train": str(sample), **overrides})
-        pretrain(settings, folder, silent=True)
+        pretrain(read_settings(path), folder, silent=True)
         first, *_, last = list(srsly.read_jsonl(folder / "log.jsonl"))[WARM_UP:]
     seconds = last["seconds"] - first["seconds"]
     return float((last["tokens"] - first["tokens"]) / max(0.1, seconds))
