@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from ..pipeline.vector_files import Job
 
-# An output with such a suffix is one file; any other is a folder of parts.
-SUFFIXES = (".hdf5", ".h5")
-
 
 @app.command("embed")
 def embed_cli(
@@ -48,7 +45,7 @@ def embed_cli(
     from ..storage import hold, removing_empty
     from ..text import find_texts
 
-    is_file = output_path.suffix in SUFFIXES
+    is_file = output_path.suffix in (".hdf5", ".h5")  # else a folder of parts
     name = f"{output_path.name}.parts" if is_file else output_path.name
     folder = output_path.absolute().with_name(name)
     lock = output_path.with_name(f".{output_path.name}.lock")

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from thinc.api import Config
 
 RULES = "spacy.Tokenizer.v1"
-TREEBANK = (
-    "Annotated sentences to train on: .conllu, .iob, .conll or .spacy. Give it again "
-    "for another file; without, only the biLM is made"
-)
+TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated"
 # Below this, the tokenizer and the treebank follow different rules.
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
@@ -63,6 +60,10 @@ def init_cli(
     ELMo of its own: check the text, measure how fast this machine trains, write a
     spaCy project for it, and run that. Run the same command again to resume.
     """
+    from ..recipe.project import PROJECT
+
+    if not name.isidentifier():  # found now, not after the training
+        raise CorpusError(Errors.E139.format(name=name))
     given: Dict[str, Any] = {
         "lang": lang, "name": name, "version": version, "hours": hours,
         "text": str(Path(text).resolve()), "tokenized": tokenized,
@@ -70,29 +71,18 @@ def init_cli(
         "dev": [str(path.resolve()) for path in dev], "tokenizer": tokenizer,
         "config": config_path and str(config_path.resolve()),
     }  # fmt: skip
-    if not is_written(output_path, given):
+    path = output_path / PROJECT
+    if path.is_file():
+        found = dict(srsly.read_yaml(path)).get("vars", {})
+        different = ", ".join(key for key in given if found.get(key) != given[key])
+        if different:
+            raise CorpusError(Errors.E110.format(path=path, what=different))
+    else:
         given["license"] = ask(license, "License of the packages")
         given["sources"] = ask(sources, "What the text is, for the model card")
         write(output_path, given)
     if run:
         run_project(output_path)
-
-
-def is_written(output: Path, given: Dict[str, Any]) -> bool:
-    """Whether there is a project already.
-
-    RAISES (CorpusError): If it was written for other options.
-    """
-    from ..recipe.project import PROJECT
-
-    path = output / PROJECT
-    if not path.is_file():
-        return False
-    found = dict(srsly.read_yaml(path)).get("vars", {})
-    different = ", ".join(key for key in given if found.get(key) != given[key])
-    if different:
-        raise CorpusError(Errors.E110.format(path=path, what=different))
-    return True
 
 
 def ask(given: Optional[str], question: str) -> str:

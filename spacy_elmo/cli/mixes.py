@@ -36,8 +36,14 @@ def mix_cli(
         plot_mixes(mixes, plot_path)
     if as_json:
         print(srsly.json_dumps(mixes, indent=2))
-    else:
-        print_mixes(mixes)
+        return
+    rows = []
+    for mix in mixes:
+        upstream = mix["upstream"] or "(its own biLM)"
+        s = "  ".join(f"{s_j:.3f}" for s_j in mix["s"])
+        rows.append([mix["component"], upstream, s, f"{mix['gamma']:.3f}"])
+    header = ["Component", "Listens to", "s_0 ... s_L", "gamma"]
+    msg.table(rows, header=header, divider=True)
 
 
 def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
@@ -55,16 +61,6 @@ def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
         listener = {"component": name, "upstream": encoder.attrs.get("upstream")}
         found.append({**listener, "s": s.tolist(), "gamma": gamma})
     return found
-
-
-def print_mixes(mixes: List[Dict[str, Any]]) -> None:
-    rows = []
-    for mix in mixes:
-        upstream = mix["upstream"] or "(its own biLM)"
-        s = "  ".join(f"{s_j:.3f}" for s_j in mix["s"])
-        rows.append([mix["component"], upstream, s, f"{mix['gamma']:.3f}"])
-    header = ["Component", "Listens to", "s_0 ... s_L", "gamma"]
-    msg.table(rows, header=header, divider=True)
 
 
 def plot_mixes(mixes: List[Dict[str, Any]], path: Path) -> None:

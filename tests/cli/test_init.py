@@ -223,6 +223,12 @@ def test_a_treebank_of_other_tokens_is_a_warning(elmo, inputs, tmp_path):
     assert "ELMOW010" in result.text and "'liest,' is 'liest ,'" in result.text
 
 
+def test_a_name_that_no_package_can_have(elmo, inputs, tmp_path):
+    name = "--name", "my-novels"
+    result = elmo("init", inputs / "text", tmp_path / "out", "--lang", "de", *name)
+    assert result.exit_code == 1 and "ELMO139" in result.text
+
+
 def test_each_dev_belongs_to_a_treebank(elmo, inputs, tmp_path):
     dev = "--dev", inputs / "train.conllu"
     result = elmo("init", inputs / "text", tmp_path / "out", "--lang", "de", *dev)
