@@ -38,9 +38,7 @@ def unusable(path: Union[str, Path], problem: str) -> CorpusError:
 def require(holds: bool, name: str, wanted: str, found: object) -> None:
     """RAISES (ValueError): If an argument is not what is wanted."""
     if not holds:
-        raise ValueError(
-            Errors.E038.format(name=name, wanted=wanted, found=repr(found))
-        )
+        raise ValueError(Errors.E038.format(name=name, wanted=wanted, found=found))
 
 
 def require_number(
@@ -76,6 +74,11 @@ class Errors:
     E008 = (
         "[ELMO008] {path}: the shape of dataset '{name}' is {found}, wanted {wanted}. "
         "Check that the weights belong to the options in {options}."
+    )
+    E009 = (
+        "[ELMO009] No such file or directory: {path}. A model is a directory or .zip "
+        "with options.json and one .hdf5 file, or an .hdf5 file beside its options. "
+        "spacy_elmo.weights.resolve gives the path of a name such as en_elmo_sm."
     )
     E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
     E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
@@ -114,7 +117,7 @@ class Errors:
         "[ELMO037] The segmenter must return spans that cover each token of the Doc "
         "once and in order. At token {i} of {n}: {found}."
     )
-    E038 = "[ELMO038] {name} must be {wanted}, not {found}."
+    E038 = "[ELMO038] {name} must be {wanted}, not {found!r}."
     E039 = (
         "[ELMO039] The mix of ELMo's layers is not initialized. Call "
         "nlp.initialize() first, or load a pipeline that was trained."

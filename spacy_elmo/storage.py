@@ -4,21 +4,19 @@ import hashlib
 import io
 import os
 import secrets
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Iterator, Optional, Union
 
 # torch brings it, and needs it too.
 from filelock import FileLock, Timeout
 
-CHUNK_BYTES = 1 << 20
-
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well:
-    a reader sees the old file or the new one, never a part. What is there and no
-    file, such as a pipe, is written to.
+    a reader sees the old file or the new one, never a part. A pipe or device is
+    written to directly.
     """
     if path.exists() and not path.is_file():
         yield path
@@ -34,8 +32,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def removing_empty(folder: Path) -> Iterator[None]:
-    """If the block fails, remove the folder and its parents where the block has made
-    them and left them empty.
+    """If the block fails, remove the folder and its parents if the block made them and
+    left them empty.
     """
     folder = folder.absolute()
     new = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -50,7 +48,7 @@ def removing_empty(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def create_hdf5(path: Path, **options: Any) -> Iterator[Any]:
-    """Open an HDF5 file for writing; one that is there is written over.
+    """Open an HDF5 file for writing; an existing one is overwritten.
 
     **options: For h5py.File.
     RAISES (OSError): If it cannot be written, for instance on a full disk.
@@ -68,7 +66,7 @@ def create_hdf5(path: Path, **options: Any) -> Iterator[Any]:
 
 
 class _Target(io.FileIO):
-    """A file whose failures HDF5 does not hear of: it would try again when it closes
+    """A file that keeps its failures from HDF5, which would try again when it closes
     the file and when the process ends, and crash there.
     """
 
@@ -94,12 +92,11 @@ class _Target(io.FileIO):
 
 @contextmanager
 def hold(path: Path, busy: Optional[Exception] = None) -> Iterator[None]:
-    """Hold a lock while the block runs. The system takes it back from a process that
-    ends, in whatever way.
+    """Hold a lock while the block runs. When a process ends, even if it is killed, the
+    system releases its lock.
 
-    path (Path): Of the lock: a file that is there as long as it is held.
-    busy (Exception): Raised where another process holds it. Without one, that process
-        is waited for.
+    path (Path): A file that exists as long as the lock is held.
+    busy (Exception): Raised if another process holds the lock; None waits for it.
     RAISES (OSError): If the file cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,23 +108,17 @@ def hold(path: Path, busy: Optional[Exception] = None) -> Iterator[None]:
     try:
         yield
     finally:
-        # While it is held: who waits for this file then sees that it is gone, and
-        # makes another. Windows removes it in its own way.
+        # While it is held: a process that waits for this file then sees that it is
+        # gone, and makes another. On Windows, FileLock removes it.
         with suppress(OSError):
             path.unlink()
         lock.release()
 
 
 def sha256(file: Union[Path, BinaryIO]) -> str:
-    """The digest of a file.
-
-    file (Path or BinaryIO): Its path, or the file, open for reading and at its start.
-    RETURNS (str): In hexadecimal digits.
-    """
-    if isinstance(file, Path):
-        with file.open("rb") as opened:
-            return sha256(opened)
+    """The digest of a file, given its path or open at its start."""
     digest = hashlib.sha256()
-    while chunk := file.read(CHUNK_BYTES):
-        digest.update(chunk)
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as opened:
+        while chunk := opened.read(1 << 20):
+            digest.update(chunk)
     return digest.hexdigest()

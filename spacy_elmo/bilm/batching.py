@@ -68,15 +68,15 @@ def make_batches(
     order = sorted(
         (row for row, n in enumerate(lengths) if n), key=lambda row: -lengths[row]
     )
-    rows: List[int] = []
+    batches: List[List[int]] = []
     n_tokens = 0
     for row in order:
         n_tokens += lengths[row] + 2
-        if rows and n_tokens > max_tokens:
-            yield _make_batch(rows, sentences, share, closed)
-            rows, n_tokens = [], lengths[row] + 2
-        rows.append(row)
-    if rows:
+        if not batches or n_tokens > max_tokens:
+            batches.append([])
+            n_tokens = lengths[row] + 2
+        batches[-1].append(row)
+    for rows in batches:
         yield _make_batch(rows, sentences, share, closed)
 
 

@@ -16,14 +16,14 @@ PADDING = 260
 BOS, EOS = "<S>", "</S>"
 BOS_ROW, EOS_ROW = 0, 1
 
-_BOUNDARIES = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
+_BOUNDARIES = {BOS: [BEGIN_SENTENCE], EOS: [END_SENTENCE]}
 
 CharIds = npt.NDArray[np.int16]
 
 
 def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
     """The characters of words as the token encoder reads them: the bytes of their
-    UTF-8 between the marks of begin and end of word, padded. A long word is cut at
+    UTF-8 between marks of the begin and the end, padded. A long word is cut at
     `max_characters - 2` bytes, maybe inside a character; what UTF-8 cannot encode
     (a lone surrogate) is left out. The words `<S>` and `</S>` are the boundaries.
 
@@ -34,14 +34,10 @@ def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
     ids = np.full((len(words), max_characters), PADDING, dtype=np.int16)
     ids[:, 0] = BEGIN_WORD
     for row, word in zip(ids, words):
-        boundary = _BOUNDARIES.get(word)
-        if boundary is not None:
-            row[1] = boundary
-            row[2] = END_WORD
-        else:
-            utf8 = word.encode("utf8", "ignore")[: max_characters - 2]
-            row[1 : len(utf8) + 1] = np.frombuffer(utf8, dtype=np.uint8)
-            row[len(utf8) + 1] = END_WORD
+        utf8 = word.encode("utf8", "ignore")[: max_characters - 2]
+        inner = _BOUNDARIES.get(word, list(utf8))
+        row[1 : len(inner) + 1] = inner
+        row[len(inner) + 1] = END_WORD
     return ids
 
 

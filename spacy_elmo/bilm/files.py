@@ -8,14 +8,11 @@ from typing import BinaryIO, List, NamedTuple, Tuple, Union
 
 from ..errors import Errors, MissingWeights, WeightsError, looked_for
 
-PathLike = Union[str, Path]
-
 # Patterns of names, and what errors call them. macOS leaves a "._" file beside each.
 OPTIONS = ("options.json", "[!.]*_options.json"), "options files"
 WEIGHTS = ("[!.]*.hdf5",), "*.hdf5 files"
 FOREIGN_FILES = {"encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"}
-# Trained weights hardly shrink in an archive; small files may hold little else than
-# their structure.
+# Trained weights hardly shrink in an archive; small files are mostly structure.
 MAX_ZIP_RATIO = 10
 SMALL_BYTES = 1 << 26
 
@@ -31,7 +28,7 @@ class ModelFiles(NamedTuple):
     weights: Union[Path, BinaryIO]
 
 
-def find_files(path: PathLike) -> ModelFiles:
+def find_files(path: Union[str, Path]) -> ModelFiles:
     """Find the options and the weights of a model, without opening the weights.
 
     RAISES (WeightsError): If there is not exactly one of each.
@@ -46,14 +43,7 @@ def find_files(path: PathLike) -> ModelFiles:
     elif path.is_file():
         weights, options = path, _options_beside(path)
     else:
-        raise MissingWeights(
-            Errors.E001.format(
-                path=looked_for(path),
-                names="such as en_elmo_sm",
-                published="such as allennlp/original; names are for configs, commands "
-                "and spacy_elmo.weights.resolve",
-            )
-        )
+        raise MissingWeights(Errors.E009.format(path=looked_for(path)))
     return ModelFiles(str(options), options.read_bytes(), str(weights), weights)
 
 
@@ -62,8 +52,7 @@ def _find_in_zip(path: Path) -> ModelFiles:
         with zipfile.ZipFile(path) as archive:
             names = [i.filename for i in archive.infolist() if not i.is_dir()]
             for name in names:
-                # Nothing is ever unpacked to a disk; but who makes such names means
-                # harm.
+                # Nothing is ever unpacked to a disk, but such names are an attack.
                 file = PurePosixPath(name.replace("\\", "/"))
                 if file.is_absolute() or ".." in file.parts or ":" in file.parts[0]:
                     problem = f"{name!r} would be outside of it"
@@ -92,7 +81,7 @@ def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
         )
         raise WeightsError(Errors.E012.format(path=path, problem=problem))
     with archive.open(info) as file:
-        # As many bytes as were checked: the content may be more than the archive says.
+        # No more than was checked: the archive may hold more than it says.
         return file.read(info.file_size)
 
 

@@ -92,13 +92,13 @@ class Float32:
                 xh[:n, 1 + width :] = h
                 # A product a gate: threads share them out, and what a gate's
                 # pointwise operations read lies in one piece.
-                out = _rows(buffer, n, n_gates).view(4, n, -1)
+                out = buffer[: n * n_gates].view(4, n, -1)
                 return torch.bmm(
                     xh[:n].expand(4, -1, -1), _by_gate(self.kernel), out=out
                 )
             if start in chunk_ends:
                 chunk, chunk_end = start, chunk_ends[start]
-                inputs = _rows(buffer, chunk_end - chunk, n_gates)
+                inputs = buffer[: (chunk_end - chunk) * n_gates].view(-1, n_gates)
                 torch.addmm(self.bias, x[chunk:chunk_end], self.w_input, out=inputs)
             g = inputs[start - chunk : end - chunk]
             return _by_gate(g.addmm_(h, self.w_state))
@@ -118,7 +118,7 @@ class Float32:
 
         def gates(start: int, end: int, h: Tensor) -> Tensor:
             n = end - start
-            found = _rows(buffer, n, n_gates).view(4, n, -1)
+            found = buffer[: n * n_gates].view(4, n, -1)
             for gate, of_words in zip(found, inputs):
                 torch.index_select(of_words, 0, index[start:end], out=gate)
             return found.baddbmm_(h.expand(4, -1, -1), w_state)
@@ -220,12 +220,7 @@ def _move(copies: Sequence[Tuple[int, Tensor]], h: Tensor, c: Tensor) -> None:
 
 def _by_gate(g: Tensor) -> Tensor:
     """Columns of the four gates side by side, (n, 4 * dim), as (4, n, dim)."""
-    gates: Tensor = g.unflatten(1, (4, -1))
-    return gates.transpose(0, 1)
-
-
-def _rows(buffer: Tensor, n: int, width: int) -> Tensor:
-    return buffer[: n * width].view(n, width)
+    return g.view(len(g), 4, -1).transpose(0, 1)
 
 
 def _cell(gates: Tensor, c: Tensor, clip: float) -> Tensor:

@@ -16,7 +16,7 @@ from .lstm import LSTMLayer, LSTMState
 from .lstm_predict import Moves
 from .official_format import Layout, layout, read_weights, write_files
 from .options import Options
-from .precision import check_precision, choose_precision
+from .precision import choose_precision
 from .tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
 
 Floats3d = npt.NDArray[np.float32]
@@ -102,8 +102,7 @@ class BiLM(nn.Module):
         RETURNS (BiLM): The same.
         RAISES (ValueError): If there is no such precision.
         """
-        check_precision(name)
-        if name in ("int8", "auto"):
+        if name != "bfloat16":
             name = choose_precision(name, self.encoder.char_embed.device)
         for layer in (*self.layers_of(0), *self.layers_of(1)):
             layer.precision = name
