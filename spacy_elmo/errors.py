@@ -292,9 +292,9 @@ class Warnings:
         "the same language, spelling and tokenization?"
     )
     W010 = (
-        "[ELMOW010] spaCy's tokenizer makes {share:.1%} of the tokens of {path}; of "
-        "the others, {examples}. The pipeline is trained and measured on the "
-        "treebank's tokens, but on running text it will see the tokenizer's."
+        "[ELMOW010] spaCy's tokenizer makes only {share:.1%} of the tokens of {path}: "
+        "{examples}. The pipeline is trained and evaluated on the treebank's tokens, "
+        "but on running text it will see the tokenizer's."
     )
     W011 = (
         "[ELMOW011] {found:,} words is little text: the gain will be small. Millions "

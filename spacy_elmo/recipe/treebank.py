@@ -86,7 +86,7 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
             n += 1
             same += others == [token.text]
             if others != [token.text] and len(examples) < N_EXAMPLES:
-                examples.append(f"{token.text!r} is {' '.join(others)!r}")
+                examples.append(f"{token.text!r} becomes {' '.join(others)!r}")
     return same / n, examples
 
 
