@@ -1,6 +1,4 @@
-"""Files of text -> documents, streamed: at no time is more than one document of a
-file in memory.
-"""
+"""Files of text -> documents, streamed: one document is in memory at a time."""
 
 import bz2
 import codecs
@@ -69,9 +67,9 @@ def read_documents(
     format: one object per line, with "text" or "tokens". A .spacy DocBin gives Docs.
 
     path (Path): A file that `find_texts` found.
-    strict (bool): Bytes that are not UTF-8 are an error. Otherwise each is read as
-        U+FFFD, and a warning says how many lines there are: of the millions that a
-        language model is trained on, some may be broken. Many are an error again.
+    strict (bool): Whether any byte that is not UTF-8 is an error. Otherwise it is read
+        as U+FFFD, and a warning counts the lines: a few of the millions that a language
+        model is trained on may be broken. Many are still an error.
     blank (bool): Each line of a .txt is a document, empty lines too.
     YIELDS (List[str] or List[List[str]] or Doc): A document.
     RAISES (CorpusError): If the file is damaged.
@@ -79,11 +77,10 @@ def read_documents(
     kind = _kind(path) or ".txt"
     try:
         if kind == ".spacy":
-            import spacy
             from spacy.tokens import DocBin
+            from spacy.vocab import Vocab
 
-            # A pipeline has registered the extensions that Docs with vectors need.
-            yield from DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab)
+            yield from DocBin().from_disk(path).get_docs(Vocab())
             return
         with _open(path) as file:
             lines = read_lines(path, file, strict=strict)

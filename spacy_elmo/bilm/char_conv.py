@@ -1,6 +1,6 @@
 """The character convolutions in training, with a backward pass of their own."""
 
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ def compile_split() -> None:
 
 
 class _ConvolveAndPool(torch.autograd.Function):
-    """The windows of all blocks lie one behind the other, so that products do not
+    """The windows of all blocks are joined, so that the shapes of products do not
     depend on where blocks end.
     """
 
@@ -84,13 +84,12 @@ class _ConvolveAndPool(torch.autograd.Function):
         d_best = d_pooled.masked_fill(padding > best, 0.0)
         d_response = torch.empty_like(response)
         d_response[sum(longest * n for longest, n in ctx.sizes) :] = 0.0
-        start = 0
-        for out, part, (_, n) in zip(
-            _parts(d_response, ctx.sizes), _parts(response, ctx.sizes), ctx.sizes
-        ):
-            words = slice(start, start + n)
-            _split(out, part, best[words], d_best[words])
-            start += n
+        n_words = [n for _, n in ctx.sizes]
+        for block in zip(
+            _parts(d_response, ctx.sizes), _parts(response, ctx.sizes),
+            best.split(n_words), d_best.split(n_words),
+        ):  # fmt: skip
+            _split(*block)
         d_kernel = (windows.t() @ d_response).float()
         d_windows = torch.empty_like(windows)
         size = at_once(CHUNK_WINDOWS, windows.device)
@@ -106,9 +105,8 @@ class _ConvolveAndPool(torch.autograd.Function):
         return None, d_embed, d_kernel.view(ctx.shape), d_padding, None
 
 
-def _parts(x: Tensor, sizes: List[Tuple[int, int]]) -> Iterator[Tensor]:
+def _parts(x: Tensor, sizes: List[Tuple[int, int]]) -> List[Tensor]:
     """The rows of each block, shape (longest, n, width of x)."""
-    start = 0
-    for longest, n in sizes:
-        yield x[start : start + longest * n].view(longest, n, -1)
-        start += longest * n
+    n_windows = [longest * n for longest, n in sizes]
+    parts = x[: sum(n_windows)].split(n_windows)
+    return [part.view(*size, -1) for part, size in zip(parts, sizes)]

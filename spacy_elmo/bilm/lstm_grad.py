@@ -138,15 +138,15 @@ class _LSTM(torch.autograd.Function):
         projection: Optional[Tensor], how: How,
     ) -> Tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         batch_sizes, keep, (cell_clip, proj_clip), dtype = how
-        N, D, P, (B, H) = *x.shape, h0.shape[1], c0.shape
-        K = 1 + D + P
+        (N, P), (B, H) = x.shape, c0.shape
+        K = 1 + P + P
         steps = packed_steps(batch_sizes)
         w = _prepared(kernel[:, : 4 * H], dtype)
         w_proj = None if projection is None else projection.to(dtype)
         if keep is None:
             keep = x.new_ones(N, 1)
         xh = w.new_empty(N, len(w))
-        xh[:, 0], xh[:, 1 : 1 + D], xh[:, K:] = 1.0, x, 0.0
+        xh[:, 0], xh[:, 1 : 1 + P], xh[:, K:] = 1.0, x, 0.0
         gates = w.new_empty(N, 4 * H)
         cells, m = w.new_empty(B + N, H), w.new_empty(N, H)
         cells[:B] = c0
@@ -155,7 +155,7 @@ class _LSTM(torch.autograd.Function):
         forward_cell = _cells[0]
         for lo, hi in steps:
             n = hi - lo
-            xh[lo:hi, 1 + D : K] = h[:n].mul_(keep[lo:hi])
+            xh[lo:hi, 1 + P : K] = h[:n].mul_(keep[lo:hi])
             torch.mm(xh[lo:hi], w, out=gates[lo:hi])
             forward_cell(
                 gates[lo:hi].chunk(4, dim=1), c[:n], keep[lo:hi], cell_clip, m[lo:hi],
@@ -176,11 +176,9 @@ class _LSTM(torch.autograd.Function):
         # The gradients of the gates take their place, and so this runs only once.
         gates, ctx.gates = ctx.gates, None
         cell_clip, proj_clip = ctx.clips
-        K, B, H = ctx.shape[0], ctx.n_rows, cells.shape[1]
-        D = K - 1 - y.shape[1]
-        d_proj = w.new_empty(y.shape)
-        dx = dy.new_empty(len(y), D)
-        dh, dc = dy.new_zeros(B, y.shape[1]), dy.new_zeros(B, H)
+        B, H, P, K = ctx.n_rows, cells.shape[1], y.shape[1], ctx.shape[0]
+        d_proj, dx = w.new_empty(y.shape), dy.new_empty(y.shape)
+        dh, dc = dy.new_zeros(B, P), dy.new_zeros(B, H)
         backward_cell = _cells[1]
         # Where the cells of the step before begin.
         before = [0, *(B + lo for lo, _ in ctx.steps)]
@@ -197,8 +195,8 @@ class _LSTM(torch.autograd.Function):
                 cells[start : start + n], keep[lo:hi], cell_clip, dm, dc[:n],
             )  # fmt: skip
             dxh = gates[lo:hi] @ w[1:K].t()
-            dx[lo:hi] = dxh[:, :D]
-            torch.mul(dxh[:, D:], keep[lo:hi], out=d_h)
+            dx[lo:hi] = dxh[:, :P]
+            torch.mul(dxh[:, P:], keep[lo:hi], out=d_h)
         # Transposed beforehand: faster in bfloat16.
         d_kernel = dy.new_zeros(ctx.shape)
         d_kernel[:, : gates.shape[1]] = (xh.t().contiguous() @ gates)[:K]

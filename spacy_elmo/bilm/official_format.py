@@ -18,9 +18,9 @@ from .options import Options
 
 Floats = npt.NDArray[Any]
 
-# Groups that describe the biLM: a name in them that the options do not ask for is an
-# error. Others (our softmax, for instance) are left alone.
-KNOWN_GROUPS = ("char_embed", "CNN", "CNN_", "RNN_")
+# Groups that describe the biLM: a dataset in them that the options do not ask for is an
+# error. Others, such as our softmax, are ignored.
+KNOWN_GROUPS = ("char_embed", "CNN", "RNN_")
 MAX_RATIO = 1000  # of a dataset's size in memory to that in the file
 
 # The datasets by name. Each is given as views of the parameter that holds it: side by

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ..errors import Errors, Warnings
 
-# Of the LSTMs' products in prediction.
-# "float32" is exact to 1e-5. The others round weights and inputs of the products;
-# state, gates and sums stay in float32. "auto" is the fastest on a device.
+# Of the LSTMs' products in prediction. "float32" is exact to 1e-5. The others round
+# weights and inputs of the products; state, gates and sums stay in float32. "auto" is
+# the fastest on a device.
 PRECISIONS = ("float32", "bfloat16", "int8", "auto")
 # What each of them needs to be fast.
 NEEDS = {
@@ -23,12 +23,12 @@ INT8_PRODUCT = "linear_with_input_q_dq_qweight_dq_output_fp32"
 
 
 def choose_precision(name: str, device: torch.device) -> str:
-    """The precision to use on a device, where another was asked for than is fast.
+    """The precision to use on a device.
 
-    name (str): One of PRECISIONS.
+    name (str): The one asked for, of PRECISIONS.
     device (torch.device): Where the biLM runs.
-    RETURNS (str): The same, what "auto" stands for there, or, with a warning,
-        "float32" for one that is slower than that.
+    RETURNS (str): The same; the fastest for "auto"; or "float32", with a warning, if
+        the one asked for is slower than that.
     RAISES (ValueError): If there is no such precision.
     """
     check_precision(name)

@@ -1,13 +1,13 @@
-"""Every constant of the biLM that decides speed and none that decides a number, with
-what it was measured on (two cores of a Xeon with AVX-512 and AMX, unless it says more;
-benchmarks/speed.py and benchmarks/costs.py measure the whole).
+"""Every constant that decides the speed of the biLM; none changes a result. Each has
+its measurement: on two cores of a Xeon with AVX-512 and AMX, unless it says more.
+benchmarks/speed.py and benchmarks/costs.py measure the whole.
 """
 
 import torch
 
 # -- Batches ---------------------------------------------------------------------
 # Tokens in the LSTMs at a time: enough rows that a step's products do not wait for
-# the weights. Some hundredths faster than 4,096 on long texts; the layers of a batch
+# the weights. A few percent faster than 4,096 on long texts; the layers of a batch
 # take 100 MB at the original size.
 MAX_BATCH_TOKENS = 8192
 # Distinct words in the token encoder at a time: bounds its memory to some 100 MB.
@@ -22,8 +22,8 @@ BLOCK_WORDS = 256
 # In training, words are padded to a multiple of this: oneDNN compiles a kernel for
 # each new shape, which takes longer than the product itself.
 CHUNK_WORDS = 256
-# For the same reason, the products of the convolutions run over so many windows at a
-# time, whatever the words.
+# For the same reason, each product of the convolutions has this many windows, whatever
+# the words.
 CHUNK_WINDOWS = 2048
 
 
@@ -33,27 +33,27 @@ def at_once(size: int, device: torch.device) -> int:
 
 
 # -- LSTM, float32 ---------------------------------------------------------------
-# A step of so many rows is one product of its inputs and its state. Where there are
-# fewer, reading the weights takes longer than the product: there the inputs of a
-# chunk of steps, of about so many tokens, share one.
+# A step of at least so many rows is one product of its inputs and its state. With
+# fewer rows, reading the weights takes longer than the product: then steps of up to
+# CHUNK_TOKENS tokens share one product of their inputs.
 ROWS_ALONE = 128
 CHUNK_TOKENS = 384
-# Inputs that are read so many times each, on average, have their products computed
-# once: 1.10x on a treebank at the original size, nothing at the small one. They take
-# 16 bytes an input and unit of the cell: at the original size 270 MB for a batch at
-# the most, and half of that for running text.
+# If inputs repeat this often on average, their products are computed once: 1.10x on a
+# treebank at the original size, nothing at the small one. They take 16 bytes an input
+# and unit of the cell: at most 270 MB for a batch at the original size, and half of
+# that for running text.
 LEAST_READINGS = 2
-# Where the gates take a multiple of ALIASED numbers, so many columns keep the rows of
-# the kernel apart. Else all elements of a column share a few sets of a processor's
-# cache: a product of 32 to 128 rows takes 1.2 to 1.3 times as long at the original
-# size, and the biLM over a treebank 1.2 times at the small one.
+# If a row of the kernel has a multiple of ALIASED numbers, it is padded by so many.
+# Else all elements of a column share a few sets of the processor's cache: a product of
+# 32 to 128 rows takes 1.2 to 1.3 times as long at the original size, and the biLM over
+# a treebank 1.2 times at the small one.
 ALIASED = 4096
 KERNEL_PADDING = 16
-# In training, all kernels are copied, and their rows lie so many numbers further apart,
-# for the same reason: at a power of two the products take twice as long.
+# In training, kernels are copied, and all of their rows padded by so many, for the same
+# reason: at a power of two the products take twice as long.
 TRAINING_PADDING = 64
 
 # -- LSTM, bfloat16 --------------------------------------------------------------
-# Rows are rounded up to a multiple of this, for the reason that CHUNK_WORDS has. So are
+# Rows are padded to a multiple of this, for the same reason as CHUNK_WORDS. So are
 # those of the kernels in training: a GPU has no fast product of an odd number.
 ROW_MULTIPLE = 16
