@@ -80,7 +80,7 @@ class Float32:
     def _gates_by_step(self, x: Tensor, sizes: Sequence[int]) -> Gates:
         n_gates, width = self.kernel.shape[1], x.shape[1]
         chunk_ends = _chunk_ends(sizes)
-        buffer = x.new_empty(max([CHUNK_TOKENS, *sizes]) * n_gates)
+        buffer = x.new_empty(min(len(x), max([CHUNK_TOKENS, *sizes])) * n_gates)
         xh = x.new_ones(max(sizes), len(self.kernel))  # [1; x_t; h_{t-1}]
         chunk, inputs = 0, buffer
 
@@ -90,8 +90,8 @@ class Float32:
             if n >= ROWS_ALONE:
                 xh[:n, 1 : 1 + width] = x[start:end]
                 xh[:n, 1 + width :] = h
-                # A product a gate: threads share them out, and what a gate's
-                # pointwise operations read lies in one piece.
+                # One product for each gate: threads divide them, and each gate is
+                # contiguous for its pointwise operations.
                 out = buffer[: n * n_gates].view(4, n, -1)
                 return torch.bmm(
                     xh[:n].expand(4, -1, -1), _by_gate(self.kernel), out=out
@@ -108,8 +108,8 @@ class Float32:
     def _gates_of_repeated(
         self, x: Tensor, index: Tensor, sizes: Sequence[int]
     ) -> Gates:
-        """Products of the distinct inputs are computed once for all steps, and only
-        those of the state at each step.
+        """Products of the distinct inputs are computed once, those of the state at
+        each step.
         """
         x1, n_gates = F.pad(x, (1, 0), value=1.0), self.kernel.shape[1]
         w_input, w_state = self.kernel[: x1.shape[1]], _by_gate(self.w_state)

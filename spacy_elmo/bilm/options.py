@@ -15,8 +15,8 @@ from ..errors import Errors, WeightsError
 # of embeddings has 261 rows in both cases.
 N_CHARACTERS = 261
 
-# Bounds of what no dataset of the weights would contradict before it costs time or
-# memory: widths, parts of a network, characters of a word.
+# Bounds on sizes that would cost time or memory before any dataset of the weights
+# contradicts them: widths, parts of a network, characters of a word.
 Width = Annotated[int, Field(ge=1, le=2**20)]
 Parts = Annotated[int, Field(ge=0, le=256)]
 Characters = Annotated[int, Field(ge=3, le=1024)]

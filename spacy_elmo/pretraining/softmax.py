@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ..bilm.precision import casting
+
 # Tokens whose logits are in memory at a time on a CPU. With 2,048 negatives, compiled,
 # half as many take 1.26 times as long in bfloat16 and 1.11 times in float32; twice as
 # many are no faster. With a large vocabulary fewer tokens bound the memory (2**25
@@ -121,10 +123,7 @@ class _SoftmaxLoss(torch.autograd.Function):
         ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor,
         sample: Sample,
     ) -> Tensor:  # fmt: skip
-        device = h.device.type
-        on = torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if on else weight.dtype
-        with torch.autocast(device, enabled=False):
+        with casting(weight) as dtype:
             loss, *ctx.gradients = _loss_and_gradients(
                 h.float(), weight, bias, targets, sample, dtype
             )
