@@ -2,8 +2,9 @@
 
     python benchmarks/accuracy.py --data eval --output benchmarks
 
-Three arms for each task: the config with ELMo; the same config without its listener;
-spaCy's default tok2vec (HashEmbedCNN). Each is a `python -m spacy train` of its own.
+Three arms for each task: the config with ELMo; the same config without its listener,
+but with the words themselves (NORM) among its attributes; spaCy's default tok2vec
+(HashEmbedCNN) and dropout. Each is a `python -m spacy train` of its own.
 Runs that have a result are not repeated (--fresh repeats them).
 """
 
@@ -37,6 +38,10 @@ DEFAULT_TOK2VEC = {
     "@architectures": "spacy.HashEmbedCNN.v2", "pretrained_vectors": None, "width": 96,
     "depth": 4, "embed_size": 2000, "window_size": 1, "maxout_pieces": 3,
     "subword_features": True,
+}  # fmt: skip
+DEFAULT_DROPOUT = 0.1
+WORDS = {
+    "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"], "rows": [5000, 1000, 2500, 2500],
 }  # fmt: skip
 
 Runs = Dict[str, Dict[str, Any]]
@@ -78,9 +83,11 @@ def make_config(task: str, arm: str, n_words: int) -> Config:
         config["nlp"]["pipeline"].remove("elmo")
         del config["components"]["elmo"]
         del config["paths"]["elmo"]
-        model["tok2vec"]["embed"] = model["tok2vec"]["embed"]["embed"]
+        embed, encode = model["tok2vec"]["embed"]["embed"], model["tok2vec"]["encode"]
+        model["tok2vec"]["embed"] = {**embed, **WORDS, "width": encode["width"]}
     if arm == "spacy_default":
         model["tok2vec"] = DEFAULT_TOK2VEC
+        config["training"]["dropout"] = DEFAULT_DROPOUT
     return config
 
 
