@@ -14,7 +14,7 @@ from spacy.cli import app
 from spacy.util import load_config
 from wasabi import msg
 
-from spacy_elmo.cli.mixes import get_mixes, print_mixes
+from spacy_elmo.cli.mixes import mix_cli
 from spacy_elmo.recipe.project import without_elmo
 
 CONFIG = Path("configs/ner_tagger.cfg")
@@ -58,9 +58,8 @@ def show(scores: Dict[str, Dict[str, Any]], pipeline: Path) -> None:
     ]
     msg.table(rows, header=["", *SCORES], divider=True, aligns=["l", *"rrrr"])
     msg.divider("What each component takes from the biLM")
-    nlp = spacy.load(pipeline)
-    print_mixes(get_mixes(nlp))
-    doc = nlp(SENTENCE)
+    mix_cli(str(pipeline), as_json=False, plot_path=None)
+    doc = spacy.load(pipeline)(SENTENCE)
     print(f"nlp = spacy.load({str(pipeline)!r})")
     print(f"doc = nlp({SENTENCE!r})")
     print(f"doc[3]._.elmo.shape = {doc[3]._.elmo.shape}")

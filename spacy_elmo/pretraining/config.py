@@ -208,5 +208,5 @@ def check_sections(config: Dict[str, Any]) -> Sections:
     wanted = error["msg"].replace("Input should be ", "")
     name = ".".join([*parents, name])
     raise CorpusError(
-        Errors.E038.format(name=name, wanted=wanted, found=repr(error["input"]))
+        Errors.E038.format(name=name, wanted=wanted, found=error["input"])
     )
