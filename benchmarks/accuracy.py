@@ -23,6 +23,7 @@ from spacy.training import Corpus
 from thinc.api import Config
 
 from spacy_elmo.cli.mixes import get_mixes
+from spacy_elmo.recipe.project import without_elmo
 
 # task: data, config, component, score
 TASKS = {
@@ -78,13 +79,11 @@ def make_config(task: str, arm: str, n_words: int) -> Config:
     _, name, component, _ = TASKS[task]
     config = Config().from_disk(ROOT / "configs" / name, interpolate=False)
     config["training"]["batcher"]["size"] = n_words
-    model = config["components"][component]["model"]
     if arm != "elmo":
-        config["nlp"]["pipeline"].remove("elmo")
-        del config["components"]["elmo"]
-        del config["paths"]["elmo"]
-        embed, encode = model["tok2vec"]["embed"]["embed"], model["tok2vec"]["encode"]
-        model["tok2vec"]["embed"] = {**embed, **WORDS, "width": encode["width"]}
+        config = without_elmo(config)
+    model = config["components"][component]["model"]
+    if arm == "no_listener":
+        model["tok2vec"]["embed"].update(WORDS)
     if arm == "spacy_default":
         model["tok2vec"] = DEFAULT_TOK2VEC
         config["training"]["dropout"] = DEFAULT_DROPOUT

@@ -152,7 +152,8 @@ def without_elmo(config: Config) -> Config:
     del config["components"]["elmo"]
     for component in config["components"].values():
         tok2vec = component["model"]["tok2vec"]
-        tok2vec["embed"] = tok2vec["embed"]["embed"]
+        both = tok2vec["embed"]
+        tok2vec["embed"] = {**both["embed"], "width": both["width"]}
     return config
 
 
