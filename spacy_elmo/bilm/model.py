@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import Errors
-from .batching import SentenceBatch, Sentences, make_batches
+from .batching import Reading, SentenceBatch, Sentences, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
@@ -128,27 +128,48 @@ class BiLM(nn.Module):
         P, L = table.shape[1], self.options.lstm.n_layers
         y = table.new_empty(len(batch.words), L + 1, 2 * P)
 
+        words = torch.from_numpy(batch.words).to(table.device)
+        y[:, 0] = table[words].repeat(1, 2)
+        states = []
+        for d, reading in enumerate(batch.readings):
+            before = [LSTMState(h, c) for h, c in zip(state.h[d], state.c[d])]
+            layers, last = self.run_reading(d, table, reading, before)
+            for i, layer in enumerate(layers):
+                y[:, i + 1, d * P : (d + 1) * P] = layer
+            states.append(_stack(last))
+        return y, _stack(states)
+
+    def run_reading(
+        self,
+        direction: int,
+        table: Tensor,
+        reading: Reading,
+        state: Optional[List[LSTMState]] = None,
+    ) -> Tuple[List[Tensor], List[LSTMState]]:
+        """Run the LSTMs of one direction over what it reads of some sentences.
+
+        table (Floats2d): Token vectors, shape (n, projection).
+        reading (Reading): Rows of the table.
+        state (List[LSTMState]): Of each layer; None for zeros.
+        RETURNS (List[Floats2d], List[LSTMState]): The output of each layer at the
+            places of the reading, sentence after sentence, and each layer's state
+            after the last step.
+        """
+
         def on_device(x: Any) -> Tensor:
             return torch.as_tensor(x).to(table.device)
 
-        y[:, 0] = table[on_device(batch.words)].repeat(1, 2)
-        states = []
-        for d, reading in enumerate(batch.readings):
-            moves = [
-                [(start, on_device(rows)) for start, rows in copies]
-                for copies in reading.moves
-            ]
-            words, index = np.unique(reading.words, return_inverse=True)
-            before = [LSTMState(h, c) for h, c in zip(state.h[d], state.c[d])]
-            layers, last = self.run_direction(
-                d, table[on_device(words)], reading.sizes, before,
-                index=on_device(index), moves=moves if any(moves) else None,
-            )  # fmt: skip
-            places = on_device(np.concatenate(reading.places))
-            for i, layer in enumerate(layers):
-                y[:, i + 1, d * P : (d + 1) * P] = layer[places]
-            states.append(_stack(last))
-        return y, _stack(states)
+        words, index = np.unique(reading.words, return_inverse=True)
+        moves = [
+            [(start, on_device(rows)) for start, rows in copies]
+            for copies in reading.moves
+        ]
+        layers, last = self.run_direction(
+            direction, table[on_device(words)], reading.sizes, state,
+            index=on_device(index), moves=moves if any(moves) else None,
+        )  # fmt: skip
+        places = on_device(np.concatenate(reading.places))
+        return [layer[places] for layer in layers], last
 
     def run_direction(
         self,

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from spacy.training.batchers import minibatch_by_words
-from torch import Tensor
 
 from ..bilm import BiLM
 from ..bilm.batching import make_reading
@@ -215,10 +214,6 @@ def log_likelihoods(
     """
     distinct = np.unique(np.concatenate([[BOS_ID], *texts]))
     table = bilm.encode_words([words[i] for i in distinct])
-
-    def on_device(x: Ints1d) -> Tensor:
-        return torch.from_numpy(x).to(table.device)
-
     found = [np.empty((2, len(text))) for text in texts]
     longest_first = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     for batch in minibatch_by_words(
@@ -227,15 +222,12 @@ def log_likelihoods(
         both = [directions(texts[row]) for row in batch]
         ends = np.cumsum([len(texts[row]) for row in batch])
         for d in range(2):
-            texts_read = [inputs[d].tolist() for inputs, _ in both]
-            reading = make_reading(texts_read, share=False)
-            ids, index = np.unique(reading.words, return_inverse=True)
-            x = table[on_device(np.searchsorted(distinct, ids))]
-            layers, _ = bilm.run_direction(d, x, reading.sizes, index=on_device(index))
-            h = layers[-1][on_device(np.concatenate(reading.places))]
+            rows = [np.searchsorted(distinct, read[d]).tolist() for read, _ in both]
+            layers, _ = bilm.run_reading(d, table, make_reading(rows, share=False))
             predicted = np.concatenate([targets[d] for _, targets in both])
             known = np.where(predicted < softmax.vocab_size, predicted, UNK_ID)
-            nats = softmax.log_likelihood(h, on_device(known).long()).cpu().numpy()
+            on_device = torch.from_numpy(known).to(table.device, torch.int64)
+            nats = softmax.log_likelihood(layers[-1], on_device).cpu().numpy()
             for row, part in zip(batch, np.split(nats, ends[:-1])):
                 found[row][d] = part
     return found
