@@ -8,7 +8,7 @@ from wasabi import msg
 
 from ._app import app
 from .inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenizer
-from .pretrain import print_perplexities
+from .outputs import print_perplexities
 
 
 @app.command("evaluate")

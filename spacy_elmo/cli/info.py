@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict
 
 import srsly
 from spacy.cli._util import Arg
@@ -8,9 +8,7 @@ from wasabi import msg
 from ..errors import Errors, MissingWeights, WeightsError
 from ._app import app
 from .inputs import JSON, read_meta
-
-if TYPE_CHECKING:
-    from ..bilm import BiLM
+from .outputs import describe
 
 
 @app.command("info")
@@ -76,20 +74,3 @@ def find_bilm(weights: str) -> Path:
         paths = ", ".join(map(str, found))
         raise WeightsError(Errors.E127.format(path=path, n=len(found), paths=paths))
     return found[0] if found else path
-
-
-def describe(bilm: "BiLM", meta: Dict[str, Any]) -> Dict[str, str]:
-    """Rows of a table about a biLM and its meta.json."""
-    options, lstm, char_cnn = bilm.options, bilm.options.lstm, bilm.options.char_cnn
-    filters = ", ".join(f"{n} of {width}" for width, n in char_cnn.filters)
-    return {
-        "Layers": f"{options.n_layers} of width {options.width}, the token layer "
-        "included",
-        "LSTM": f"{lstm.n_layers} x {lstm.dim}/{lstm.projection_dim}",
-        "Character CNN": f"{filters} ({char_cnn.activation})",
-        "Longest word": f"{char_cnn.max_characters_per_token - 2} bytes of UTF-8",
-        "Highway layers": f"{char_cnn.n_highway}",
-        "Parameters": f"{bilm.n_parameters:,}",
-        "Version": meta.get("version") or "not given",
-        "License": meta.get("license") or "not given",
-    }

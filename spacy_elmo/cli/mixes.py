@@ -9,7 +9,7 @@ from wasabi import msg
 from ..errors import CorpusError, Errors
 from ._app import app
 from .inputs import JSON, find_mixes
-from .plot import new_figure, save_figure
+from .outputs import new_figure, save_figure
 
 if TYPE_CHECKING:
     from spacy.language import Language

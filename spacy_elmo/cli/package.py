@@ -12,10 +12,10 @@ from wasabi import msg
 from wasabi.markdown import MarkdownRenderer
 
 from ..errors import CorpusError, Errors
+from ..pretraining.loggers import LOG, read_log
 from ._app import app
-from .info import describe
 from .inputs import FILE, read_meta, read_tokenizer
-from .plot import LOG, read_log
+from .outputs import describe
 
 if TYPE_CHECKING:
     from ..bilm import BiLM
@@ -116,7 +116,7 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
     lang = read_tokenizer(bilm, None, None).nlp["lang"]
     meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
     if (bilm / LOG).is_file():
-        meta["training"] = read_log(bilm / LOG)[-1]
+        meta["training"] = read_log(bilm)[-1]
     meta.update(read_meta(meta_path))
     return {"name": f"{meta['lang']}_elmo", **meta}
 

@@ -1,15 +1,13 @@
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, Optional
+from typing import Optional
 
 import typer
 from spacy.cli._util import Arg, Opt, import_code, parse_config_overrides
 from wasabi import msg
 
 from ._app import app
-
-if TYPE_CHECKING:
-    from ..pretraining.evaluation import Perplexity
+from .outputs import print_perplexities
 
 
 @app.command(
@@ -54,13 +52,3 @@ def pretrain_cli(
         if found is not None:
             print_perplexities({**found.files, "held-out text": found})
     leave_joined_processes()
-
-
-def print_perplexities(found: "Dict[str, Perplexity]") -> None:
-    header = ["perplexity", "forward", "backward", "average", "bits/char", "unknown"]
-    rows = []
-    for name, p in found.items():
-        perplexities = [f"{x:.2f}" for x in (p.forward, p.backward, p.average)]
-        unknown = f"{p.n_unknown / p.n_tokens:.1%}"
-        rows.append([name, *perplexities, f"{p.bits_per_character:.4f}", unknown])
-    msg.table(rows, header=header, aligns=tuple("lrrrrr"))

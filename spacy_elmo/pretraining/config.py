@@ -110,7 +110,7 @@ class TrainingSettings(Section):
     # and the run is long enough.
     compile: Literal[True, False, "auto"] = False
     # Of the initial weights, the order of the documents, dropout and negatives.
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
     eval_steps: Count = 1000
     # Of each held-out file, for the curve. The last evaluation reads all of it.
     eval_tokens: Annotated[int, Field(ge=0)] = 50_000

@@ -275,8 +275,7 @@ def _write_cache(
     provisional.unlink()
     with (folder / "characters.bin").open("wb") as out:
         for i in range(0, len(words), CHUNK_WORDS):
-            part = words_to_ids(words[i : i + CHUNK_WORDS], width)
-            part.astype(np.int16).tofile(out)
+            words_to_ids(words[i : i + CHUNK_WORDS], width).tofile(out)
     (folder / "words.txt").write_bytes(("\n".join(words) + "\n").encode("utf8"))
     counts["words"] = sum(n_read)
     counts["unknown"] = n_read[UNK_ID] + sum(frequency[w] for w in words[size:])

@@ -114,7 +114,7 @@ def _texts(
     """Sentences or whole documents, each of which starts from the zero state."""
     every = max(1, len(corpus.tokens) // max_tokens) if max_tokens else 1
     for i in range(0, corpus.n_documents, every)[processes.rank :: processes.n]:
-        document = np.asarray(corpus.document(i))
+        document = corpus.document(i)
         if state == "carried":
             yield document
         else:

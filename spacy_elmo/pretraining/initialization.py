@@ -1,7 +1,8 @@
 """The weights that a run starts from: drawn, or those of a trained model."""
 
 import math
-from typing import Any, List, Sequence
+from pathlib import Path
+from typing import Any, List, Sequence, Union
 
 import torch
 from spacy.util import dict_to_dot
@@ -61,7 +62,7 @@ def initialize(bilm: BiLM, seed: int) -> BiLM:
 
 
 def load_start(
-    bilm: BiLM, softmax: Softmax, words: Sequence[str], name_or_path: str
+    bilm: BiLM, softmax: Softmax, words: Sequence[str], name_or_path: Union[str, Path]
 ) -> None:
     """Set a biLM and its softmax to those of a trained model.
 
@@ -71,7 +72,7 @@ def load_start(
 
     bilm, softmax: Changed in place.
     words (Sequence[str]): The words of the softmax, in its order.
-    name_or_path (str): The model: a registered name or a path.
+    name_or_path (str or Path): The model: a registered name or a path.
     RAISES (MissingWeights): If there is none.
     RAISES (TrainingError): If its geometry is not that of the config.
     RAISES (WeightsError, CorpusError): If its files are broken.

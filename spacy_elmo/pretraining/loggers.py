@@ -5,13 +5,33 @@ import math
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional
+
+import srsly
 
 from ..errors import unusable
 from ..storage import replacing
-from .config import Settings
+
+if TYPE_CHECKING:
+    from .config import Settings
 
 LOG = "log.jsonl"
+
+
+def read_log(path: Path) -> List[Dict[str, Any]]:
+    """Read a log.jsonl, or the one in a folder. Incomplete lines, of runs that were
+    killed, are skipped.
+
+    RAISES (CorpusError): If it is no such log, or has nothing to show yet.
+    """
+    file = path / LOG if path.is_dir() else path
+    if not file.is_file():
+        raise unusable(file, "there is no such file")
+    lines = srsly.read_jsonl(file, skip=True)
+    records = [x for x in lines if isinstance(x, dict) and "tokens" in x]
+    if not any("loss" in r or "average" in r for r in records):
+        raise unusable(file, "has no losses and no perplexities of a pretraining run")
+    return records
 
 
 class Log:
@@ -22,13 +42,14 @@ class Log:
         held-out text as the score.
     folder (Path): Has log.jsonl. What an earlier run wrote is kept, but for the lines
         after `step` and the closing one ("final"), which are written again.
-    step (int): The step from which the run goes on.
+    step (int): The step from which the run goes on; 0 begins a log.
     RAISES (CorpusError): If there is no such logger, or if it cannot be set up.
     """
 
-    def __init__(self, settings: Settings, folder: Path, step: int):
+    def __init__(self, settings: "Settings", folder: Path, step: int):
         self.path = folder / LOG
-        kept = "".join(_kept_lines(self.path, step)) if self.path.is_file() else ""
+        goes_on = step > 0 and self.path.is_file()
+        kept = "".join(_kept_lines(self.path, step)) if goes_on else ""
         with replacing(self.path) as temporary:
             temporary.write_text(kept, encoding="utf8")
         self._score = math.nan
@@ -56,7 +77,7 @@ def _kept_lines(path: Path, step: int) -> Iterator[str]:
                 yield line + "\n"
 
 
-def _set_up(settings: Settings) -> Any:
+def _set_up(settings: "Settings") -> Any:
     from spacy.util import get_lang_class, registry
     from thinc.api import Config
 

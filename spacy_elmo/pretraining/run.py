@@ -31,6 +31,7 @@ class Run:
     settings: Settings
     bilm: BiLM
     softmax: Softmax
+    weights: nn.Module  # of both: what is trained, saved and averaged
     objective: nn.Module  # their loss, alone or in DistributedDataParallel
     optimizer: torch.optim.Optimizer
     rows: Rows  # the text, and how far it has been read
@@ -42,11 +43,6 @@ class Run:
     seconds: float = 0.0
     losses: List[float] = field(default_factory=list)  # since the last line of the log
     best: Tuple[int, float] = (0, math.inf)  # step and perplexity
-
-    @property
-    def weights(self) -> nn.ModuleList:
-        """What is trained, saved and averaged."""
-        return nn.ModuleList([self.bilm, self.softmax])
 
 
 class Objective(nn.Module):
@@ -138,6 +134,7 @@ def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) 
         settings,
         bilm,
         softmax,
+        weights,
         DistributedDataParallel(objective) if processes.n > 1 else objective,
         _make_optimizer(training.optimizer, weights),
         Rows(corpus, training.rows, training.unroll_steps, training.seed, mine),
@@ -169,9 +166,9 @@ def train_step(run: Run, batch: Window) -> Tuple[float, float]:
     # share their negatives, but not their dropout.
     torch.manual_seed((training.seed << 32) + step * processes.n + processes.rank)
     rng = np.random.default_rng([training.seed, step])
-    n_words, is_full = run.softmax.vocab_size, training.softmax.kind == "full"
-    n_samples = n_words if is_full else training.softmax.n_samples
-    sample = draw_sample(rng, n_samples, n_words).to(processes.device)
+    vocab_size, is_full = run.softmax.vocab_size, training.softmax.kind == "full"
+    n_samples = vocab_size if is_full else training.softmax.n_samples
+    sample = draw_sample(rng, n_samples, vocab_size).to(processes.device)
     run.optimizer.zero_grad(set_to_none=True)
     loss, states = run.objective(batch, run.states, sample)
     # Processes average their gradients, and may have numbers of rows that differ.

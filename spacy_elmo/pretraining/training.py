@@ -107,11 +107,13 @@ class _Training:
     silent: bool
     shown: Dict[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.settings = self.run.settings.training
+        self.saved = time.perf_counter()
+        self.started = self.saved - self.run.seconds
+
     def train(self) -> Optional[Perplexity]:
         run = self.run
-        self.settings = run.settings.training
-        self.saved = time.perf_counter()
-        self.started = self.saved - run.seconds
         if run.settings.paths.init_from and self.dev and run.step == 0:
             # What the adaptation starts from; the end of the run says what it gained.
             self._write({"initial": True, **self._perplexity(0).to_dict()})
@@ -180,7 +182,7 @@ class _Training:
         if self.settings.keep_best:
             run.processes.wait()  # for the first one, which has written it
             words = run.rows.corpus.words[: run.softmax.vocab_size]
-            load_start(run.bilm, run.softmax, words, str(self.output))
+            load_start(run.bilm, run.softmax, words, self.output)
         elif run.processes.is_first:
             write_model(run.bilm, run.softmax, self.output)
         found = self._perplexity(0) if self.dev else None

@@ -2,6 +2,8 @@ import sys
 
 import pytest
 
+from spacy_elmo.pretraining.loggers import read_log
+
 LINE = '{"step": 1, "tokens": 100, "loss": 3.0, "learn_rate": 0.1}\n'
 
 
@@ -25,11 +27,14 @@ def test_held_out_files_have_curves_of_their_own(elmo, tmp_path):
     pytest.importorskip("matplotlib")
     log, image = tmp_path / "log.jsonl", tmp_path / "curve.svg"
     log.write_text(
-        '{"step": 1, "tokens": 100, "average": 9.0, "files": '
-        '{"news.txt": {"average": 8.0}, "tweets.txt": {"average": 10.0}}}\n'
+        LINE + '{"step": 1, "tokens": 100, "average": 9.0, "files": '
+        '{"news.txt": {"average": 8.0}, "tokens": {"average": 10.0}}}\n'
     )
     assert elmo("plot", log, "-o", image).exit_code == 0
-    assert "news.txt" in image.read_text() and "tweets.txt" in image.read_text()
+    assert "news.txt" in image.read_text()
+    # A file may have the name of something else that is in the log.
+    *_, last = read_log(log)
+    assert last["tokens"] == 100 and last["files"]["tokens"]["average"] == 10.0
 
 
 @pytest.mark.parametrize("text", ["no log\n", '{"step": 1}\n', '{"tokens": 1}\n', ""])

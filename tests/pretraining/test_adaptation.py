@@ -47,6 +47,18 @@ def test_the_same_text_goes_on_from_where_the_model_was(trained, tmp_path):
     assert last["average"] < first["average"]
 
 
+def test_a_run_that_is_killed_before_a_checkpoint_starts_its_log_anew(
+    trained, tmp_path, stop_at
+):
+    text = (tmp_path / "train.txt").read_text()
+    stop_at(2)
+    with pytest.raises(KeyboardInterrupt):
+        adapt(trained, tmp_path, text)
+    stop_at(None)
+    log = read_log(adapt(trained, tmp_path, text))
+    assert [line.get("initial") for line in log].count(True) == 1
+
+
 def test_words_of_both_vocabularies_keep_their_rows(trained, tmp_path):
     text = made_up.text(60).replace("cat", "zebra")
     out = adapt(trained, tmp_path, text, STAND_STILL)

@@ -1,6 +1,7 @@
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import made_up
 import pytest
@@ -131,6 +132,19 @@ def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypat
     assert_same_run(broken, tmp_path / "unbroken")
 
 
+def test_what_is_flushed_to_the_disk_is_open_for_writing(
+    make_settings, tmp_path, monkeypatch
+):
+    """Windows refuses to flush a file that is open for reading."""
+    fcntl = pytest.importorskip("fcntl")
+    modes = []
+    monkeypatch.setattr(
+        os, "fsync", lambda file: modes.append(fcntl.fcntl(file, fcntl.F_GETFL))
+    )
+    pretrain(make_settings(max_tokens=40), tmp_path / "out", silent=True)
+    assert modes and all(mode & os.O_ACCMODE == os.O_RDWR for mode in modes)
+
+
 def test_a_run_is_saved_by_time_too(make_settings, tmp_path, stop_at):
     settings = make_settings(checkpoint_steps=1000, checkpoint_minutes=1e-9)
     stop_at(3)
@@ -164,6 +178,16 @@ def test_the_best_weights_are_those_that_are_written(make_settings, tmp_path):
     found = pretrain(settings, tmp_path / "out", silent=True)
     averages = evaluations(tmp_path / "out")
     assert len(averages) == 4 and min(averages) < averages[-1]
+    assert found.average == pytest.approx(min(averages), rel=1e-6)
+
+
+def test_a_folder_that_has_the_name_of_a_model_is_that_folder(
+    make_settings, tmp_path, monkeypatch
+):
+    settings = make_settings(**{**NOISY, "max_tokens": 160})
+    monkeypatch.chdir(tmp_path)
+    found = pretrain(settings, Path("en_elmo_sm"), silent=True)
+    averages = evaluations(tmp_path / "en_elmo_sm")
     assert found.average == pytest.approx(min(averages), rel=1e-6)
 
 
