@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".txt", ".jsonl", ".spacy")
 KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# A text without blank lines would be one document; it is cut after so many lines.
+# A text without empty lines would be one document; it is cut after this many lines.
 MAX_DOCUMENT_LINES = 200
-# So many lines that are not UTF-8, and a tenth of those read: another encoding.
+# This many lines that are not UTF-8, and a tenth of those read: another encoding.
 MAX_BROKEN_LINES = 1000
 CONVERT = "Convert the file, for instance by 'iconv -f latin1 -t utf8'"
 
@@ -60,7 +60,7 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
 
 
 def read_documents(
-    path: Path, *, strict: bool = False, blank: bool = False
+    path: Path, *, strict: bool = False, keep_empty: bool = False
 ) -> Iterator[Any]:
     """The documents of a file. A .txt is paragraphs, one per line, with an empty line
     after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
@@ -70,24 +70,26 @@ def read_documents(
     strict (bool): Whether any byte that is not UTF-8 is an error. Otherwise it is read
         as U+FFFD, and a warning counts the lines: a few of the millions that a language
         model is trained on may be broken. Many are still an error.
-    blank (bool): Each line of a .txt is a document, empty lines too.
+    keep_empty (bool): Each line of a .txt is a document, empty lines too.
     YIELDS (List[str] or List[List[str]] or Doc): A document.
     RAISES (CorpusError): If the file is damaged.
     """
     kind = _kind(path) or ".txt"
     try:
-        if kind == ".spacy":
-            from spacy.tokens import DocBin
-            from spacy.vocab import Vocab
-
-            yield from DocBin().from_disk(path).get_docs(Vocab())
-            return
         with _open(path) as file:
+            if kind == ".spacy":
+                from spacy.tokens import DocBin
+                from spacy.vocab import Vocab
+
+                yield from DocBin().from_bytes(file.read()).get_docs(Vocab())
+                return
             lines = read_lines(path, file, strict=strict)
             if kind == ".jsonl":
                 yield from _read_jsonl(path, lines)
+            elif keep_empty:
+                yield from ([line] for line in lines)
             else:
-                yield from ([line] for line in lines) if blank else _read_txt(lines)
+                yield from _read_txt(lines)
     except CorpusError:
         raise
     except Exception as e:  # each library has its own for a damaged file
@@ -95,17 +97,17 @@ def read_documents(
 
 
 def read_texts(
-    path: Path, *, tokenized: bool = False, blank: bool = False
+    path: Path, *, tokenized: bool = False, keep_empty: bool = False
 ) -> Iterator[Any]:
     """The texts of a file: each line of a .txt, each paragraph or list of tokens of a
     .jsonl, each Doc of a .spacy.
 
-    tokenized (bool): Words stand between blanks: lines are split there.
-    blank (bool): With the empty lines of a .txt.
+    tokenized (bool): Words stand between spaces: lines are split there.
+    keep_empty (bool): With the empty lines of a .txt.
     YIELDS (str or List[str] or Doc): A text.
     RAISES (CorpusError): If the file is damaged or is not UTF-8.
     """
-    for document in read_documents(path, strict=True, blank=blank):
+    for document in read_documents(path, strict=True, keep_empty=keep_empty):
         for text in document if isinstance(document, list) else [document]:
             yield text.split() if tokenized and isinstance(text, str) else text
 
@@ -127,7 +129,7 @@ def read_lines(
 
     path (str or Path): What errors call it.
     strict (bool): See `read_documents`.
-    YIELDS (str): A line, without blanks around it.
+    YIELDS (str): A line, without white space around it.
     """
     n = first = 0
     # Only "\n" ends a line: JSON strings may hold the other line separators.

@@ -103,5 +103,11 @@ def test_links_lead_to_files(page):
             assert (page.parent / target).exists(), target
 
 
+def test_the_source_distribution_has_every_page():
+    manifest = (ROOT / "MANIFEST.in").read_text(encoding="utf8")
+    for page in PAGES[1:]:  # README is in it anyway
+        assert f"graft {page.relative_to(ROOT).parts[0]}\n" in manifest
+
+
 def test_readme_is_short():
     assert len(TEXTS[ROOT / "README.md"].splitlines()) <= 150

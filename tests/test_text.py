@@ -16,6 +16,11 @@ from spacy_elmo.text import find_texts, read_documents
 
 TXT = "One line.\nA second.\n\n\nAnother document.\n"
 DOCUMENTS = [["One line.", "A second."], ["Another document."]]
+COMPRESSED = pytest.mark.parametrize(
+    "suffix, compress",
+    [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress),
+     (".zst", zstandard.compress)],
+)  # fmt: skip
 
 
 def test_empty_lines_separate_documents(tmp_path, monkeypatch):
@@ -26,11 +31,7 @@ def test_empty_lines_separate_documents(tmp_path, monkeypatch):
     assert list(read_documents(path)) == [["One line."], ["A second."], DOCUMENTS[1]]
 
 
-@pytest.mark.parametrize(
-    "suffix, compress",
-    [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress),
-     (".zst", zstandard.compress)],
-)  # fmt: skip
+@COMPRESSED
 def test_compressed_text_reads_as_plain_text_does(tmp_path, suffix, compress):
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(compress(TXT.encode()))
@@ -102,6 +103,15 @@ def test_docbin_keeps_its_tokens_and_sentences(tmp_path):
     (tmp_path / "b.spacy").write_bytes(b"no DocBin")
     with pytest.raises(CorpusError, match="b.spacy"):
         list(read_documents(tmp_path / "b.spacy"))
+
+
+@COMPRESSED
+def test_a_docbin_may_be_compressed(tmp_path, suffix, compress):
+    docbin = DocBin(docs=[Doc(Vocab(), words=["One", "line"])])
+    path = tmp_path / f"a.spacy{suffix}"
+    path.write_bytes(compress(docbin.to_bytes()))
+    assert find_texts(path) == [path]
+    assert [doc.text for doc in read_documents(path)] == ["One line "]
 
 
 def test_files_directories_and_globs_are_found(tmp_path):

@@ -1,6 +1,6 @@
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple
 
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
@@ -55,14 +55,17 @@ def embed_cli(
             raise CorpusError(Errors.E111.format(path=output_path))
         files = find_texts(text)
         nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
-        mix = _find_mix(nlp, component) if layers == "mix" else None
+        mix = None
+        if layers == "mix":
+            elmo, mix = _find_mix(nlp, component)
         layer = None if layers in ("all", "mix") else inputs.choose_layer(elmo, layers)
         # Components before elmo may set the sentences that it reads.
         names = nlp.component_names
         for after in names[names.index(elmo.name) + 1 :]:
             nlp.remove_pipe(after)
         job = Job(nlp, layer, mix, dtype, tokenized, folder)
-        # Reads everything once: a bad text is found before the work begins.
+        # The texts are read here, and their files hashed, before the work begins: a bad
+        # text is found now, and no part of another text is taken for one of these.
         n_texts = sum(1 for file in files for _ in job.read(file))
         open_folder(folder, job.describe(elmo, files))
         if engine == "ray":
@@ -79,14 +82,24 @@ def embed_cli(
     msg.good(f"{n_texts:,} texts are in {output_path}")
 
 
-def _find_mix(nlp: "Language", component: Optional[str]) -> Any:
-    """The mix of a component; without its name, the only mix of the pipeline."""
-    mixes = [(name, mix) for name, _, mix in inputs.find_mixes(nlp)]
-    found = [mix for name, mix in mixes if component in (None, name)]
+def _find_mix(nlp: "Language", component: Optional[str]) -> Tuple[Any, Any]:
+    """The mix of a component, or the only one of the pipeline, and the `elmo` component
+    with the biLM that it mixes.
+    """
+    mixes = list(inputs.find_mixes(nlp))
+    found = [mix for mix in mixes if component in (None, mix[0])]
     if len(found) != 1:
-        names = ", ".join(dict.fromkeys(name for name, _ in mixes)) or "none"
+        names = ", ".join(dict.fromkeys(name for name, _, _ in mixes)) or "none"
         raise CorpusError(Errors.E112.format(n=len(found), names=names))
-    return found[0]
+    name, encoder, mix = found[0]
+    if "upstream" not in encoder.attrs:  # a biLM of its own, maybe fine-tuned
+        elmo: Any = nlp.add_pipe("elmo", f"elmo_of_{name}", before=name)
+        elmo.model = encoder
+        return elmo, mix
+    elmo = encoder.attrs["component"].get()
+    if elmo is None or not elmo.is_enabled():
+        raise CorpusError(Errors.E031.format(upstream=encoder.attrs["upstream"]))
+    return elmo, mix
 
 
 def _embed_on_ray(job: "Job", files: List[Path], n_workers: int) -> None:

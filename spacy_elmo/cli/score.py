@@ -64,7 +64,7 @@ def _read(text: str) -> Iterator[Any]:
         yield from read_lines(text, typer.get_binary_stream("stdin"), strict=True)
         return
     for file in find_texts(text):
-        yield from read_texts(file, blank=True)
+        yield from read_texts(file, keep_empty=True)
 
 
 def _describe(

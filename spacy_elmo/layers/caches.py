@@ -122,7 +122,9 @@ class SentenceCache:
         new = [i for i, layers in enumerate(found) if layers is None]
         sql = "SELECT layers, crc FROM layers WHERE words = ?"
         for i, row in zip(new, self._on_disk(sql, [(keys[i],) for i in new])):
-            found[i] = self._read(row, len(sentences[i]))
+            layers = found[i] = self._read(row, len(sentences[i]))
+            if layers is not None:
+                self._keep(keys[i], layers)
         return found
 
     def put(self, sentences: List[List[str]], layers: Sequence[Floats3d]) -> None:
@@ -131,13 +133,16 @@ class SentenceCache:
             return
         keys = [json.dumps(sentence) for sentence in sentences]
         for key, X in zip(keys, layers):
-            n_bytes = X.nbytes + len(key)
-            if key not in self._layers and self.n_bytes + n_bytes <= self.max_bytes:
-                self._layers[key] = X
-                self.n_bytes += n_bytes
+            self._keep(key, X)
         blobs = [X.tobytes() for X in layers] if self._file else []
         rows = [(key, blob, zlib.crc32(blob)) for key, blob in zip(keys, blobs)]
         self._on_disk("INSERT OR REPLACE INTO layers VALUES (?, ?, ?)", rows)
+
+    def _keep(self, key: str, X: Floats3d) -> None:
+        n_bytes = X.nbytes + len(key)
+        if key not in self._layers and self.n_bytes + n_bytes <= self.max_bytes:
+            self._layers[key] = X
+            self.n_bytes += n_bytes
 
     def _read(self, row: Any, n_words: int) -> Optional[Floats3d]:
         """The layers in a row of the file; a damaged one is none."""

@@ -181,8 +181,11 @@ class BiLMShim(Shim):
             )
             bilm.save(directory, dtype="float16" if exact else "float32")
             self._file = _look_at(target)
-        if self.meta is not None:
-            (directory / META).write_text(self.meta, encoding="utf8")
+        meta = directory / META
+        if self.meta is None:
+            meta.unlink(missing_ok=True)  # that of the weights that were here
+        else:
+            meta.write_text(self.meta, encoding="utf8")
 
     def from_directory(self, directory: Path) -> "BiLMShim":
         weights = directory / WEIGHTS

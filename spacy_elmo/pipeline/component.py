@@ -154,7 +154,8 @@ class ELMo(TrainablePipe):
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "ELMo":
         util.from_bytes(bytes_data, {"model": get_shim(self.model).from_bytes}, exclude)
-        self.model.initialize()
+        if "model" not in exclude:
+            self.model.initialize()
         return self
 
     def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:

@@ -16,7 +16,7 @@ import pytest
 import spacy
 from spacy.tokens import DocBin
 from srsly import cloudpickle
-from tasks import add_task, make_examples
+from tasks import add_task, listener_config, make_examples
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.pipeline import vector_files
@@ -99,6 +99,37 @@ def test_the_trained_mix_of_a_component(embed, nlp, tmp_path):
     np.testing.assert_allclose(
         found["0"], mix.predict([doc._.elmo])[0], rtol=0, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("reads", ["its upstream", "its own biLM"])
+def test_a_mix_is_of_the_biLM_that_its_component_reads(
+    reads, embed, nlp, bilm_config, calm_weights, tmp_path
+):
+    calm = bilm_config(calm_weights)
+    tok2vec = {"@architectures": "spacy_elmo.ELMo.v1", "bilm": calm}
+    if reads == "its upstream":
+        nlp.add_pipe("elmo", name="second", config={"model": calm})
+        tok2vec = listener_config("second")
+    tagger = add_task(nlp, "tagger", tok2vec=tok2vec)
+    nlp.initialize(lambda: make_examples(nlp))
+    nlp.to_disk(tmp_path / "pipeline")
+    found = embed("--layers", "mix", weights=("--pipeline", tmp_path / "pipeline"))
+    doc = spacy.tokens.Doc(nlp.vocab, words=TEXTS[0].split())
+    (wanted,) = tagger.model.get_ref("tok2vec").predict([doc])
+    np.testing.assert_allclose(found["0"], wanted, rtol=0, atol=1e-5)
+
+
+def test_a_mix_of_a_biLM_that_does_not_run_is_a_message(
+    elmo, corpus, nlp, bilm_config, tmp_path
+):
+    nlp.add_pipe("elmo", name="second", config={"model": bilm_config()})
+    add_task(nlp, "tagger", upstream="second")
+    nlp.initialize(lambda: make_examples(nlp))
+    nlp.disable_pipe("second")
+    nlp.to_disk(tmp_path / "pipeline")
+    options = "-L", "mix", "-p", tmp_path / "pipeline"
+    result = elmo("embed", corpus, tmp_path / "o.h5", *options)
+    assert result.exit_code == 1 and "ELMO031" in result.text
 
 
 def test_a_mix_needs_a_component_that_has_one(elmo, corpus, tiny_weights, tmp_path):

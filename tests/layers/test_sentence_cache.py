@@ -94,6 +94,20 @@ def test_a_folder_serves_later_runs(calm_weights, docs, n_sentences, tmp_path):
     assert sum(n_sentences) == n
 
 
+def test_what_a_folder_has_is_read_from_it_once(calm_weights, docs, tmp_path):
+    settings = {"sentence_cache_path": str(tmp_path)}
+    run(build_bilm(calm_weights, **settings), docs)
+    layer = build_bilm(calm_weights, **settings)
+    first = run(layer, docs)
+    assert get_shim(layer).sentences.n_bytes > 0
+    with sqlite3.connect(next(tmp_path.glob("*.sqlite"))) as disk:
+        disk.execute("UPDATE layers SET layers = zeroblob(length(layers)), crc = NULL")
+    for mine, theirs in zip(run(layer, docs), first):
+        np.testing.assert_array_equal(mine, theirs)
+    with sqlite3.connect(next(tmp_path.glob("*.sqlite"))) as disk:
+        assert disk.execute("SELECT COUNT(crc) FROM layers").fetchone()[0] == 0
+
+
 def test_other_weights_have_a_file_of_their_own(
     calm_weights, other_weights, docs, tmp_path
 ):

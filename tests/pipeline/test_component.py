@@ -153,6 +153,29 @@ def test_what_is_excluded_is_not_saved(nlp, tmp_path):
     assert len(elmo.to_bytes(exclude=["model"])) < 10
 
 
+def test_what_is_excluded_is_not_read(bilm_config, nlp, tmp_path):
+    saved = nlp.get_pipe("elmo")
+    saved.to_disk(tmp_path)
+    unread = spacy.blank("xx")
+    config = bilm_config("no such weights")
+    elmo = unread.add_pipe("elmo", config={"model": config})
+    elmo.from_bytes(saved.to_bytes(), exclude=["model"])
+    elmo.from_disk(tmp_path, exclude=["model"])
+    assert not elmo.model.has_dim("nO")
+
+
+def test_weights_without_a_license_do_not_get_that_of_others(
+    bilm_config, nlp, calm_weights, tmp_path
+):
+    licensed = shutil.copytree(calm_weights, tmp_path / "licensed")
+    (licensed / "meta.json").write_text('{"license": "CC0"}')
+    first = spacy.blank("xx")
+    first.add_pipe("elmo", config={"model": bilm_config(licensed)})
+    for pipeline, has_license in ((first, True), (nlp, False)):
+        pipeline.to_disk(tmp_path / "pipeline")
+        assert (tmp_path / "pipeline/elmo/meta.json").is_file() is has_license
+
+
 def test_checkpoints_share_one_file_while_the_weights_stand(nlp, tmp_path):
     first, second, third = (tmp_path / name for name in "abc")
     nlp.to_disk(first)
