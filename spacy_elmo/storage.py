@@ -30,6 +30,11 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def beside(path: Path, name: str) -> Path:
+    """A file in a folder, given the folder or another file in it."""
+    return (path if path.is_dir() else path.parent) / name
+
+
 @contextmanager
 def removing_empty(folder: Path) -> Iterator[None]:
     """If the block fails, remove the folder and its parents if the block made them and

@@ -117,7 +117,7 @@ def encode(weights):
     for precision in ("float32", "bfloat16"):
         layers, states = [], []
         for device in DEVICES:
-            bilm = BiLM.from_path(weights).use_precision(precision).to(device)
+            bilm = BiLM.from_path(weights).to(device).use_precision(precision)
             arrivals.clear()
             first, state = bilm.encode(sentences())
             second, state = bilm.encode(sentences(), state)

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from .characters import BOS_ROW, EOS_ROW
 
 Ints1d = npt.NDArray[np.int64]
-Sentences = Sequence[Sequence[int]]
+# Each word as a row of the table of token vectors.
+SentenceRows = Sequence[Sequence[int]]
 # The first row of the state to be written, and the rows to be copied there.
 Move = Tuple[int, List[int]]
 
@@ -53,7 +54,7 @@ class SentenceBatch(NamedTuple):
 
 
 def make_batches(
-    sentences: Sentences, max_tokens: int, share: bool = True, closed: bool = False
+    sentences: SentenceRows, max_tokens: int, share: bool = True, closed: bool = False
 ) -> Iterator[SentenceBatch]:
     """Sort sentences by length and cut them into batches of at most `max_tokens`
     tokens, or of one longer sentence. Empty sentences are left out.
@@ -81,7 +82,7 @@ def make_batches(
 
 
 def _make_batch(
-    rows: List[int], sentences: Sentences, share: bool, closed: bool
+    rows: List[int], sentences: SentenceRows, share: bool, closed: bool
 ) -> SentenceBatch:
     texts = [list(sentences[row]) for row in rows]
     readings = []
@@ -99,7 +100,7 @@ def _make_batch(
     )
 
 
-def make_reading(sentences: Sentences, share: bool = True) -> Reading:
+def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
     """Lay out sentences for an LSTM, which reads them from left to right.
 
     sentences (Sequence[Sequence[int]]): Rows of the table of token vectors, the

@@ -23,7 +23,7 @@ CharIds = npt.NDArray[np.int16]
 
 def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
     """The characters of words as the token encoder reads them: the bytes of their
-    UTF-8 between marks of the begin and the end, padded. A long word is cut at
+    UTF-8 between marks of the beginning and the end, padded. A long word is cut at
     `max_characters - 2` bytes, maybe inside a character; what UTF-8 cannot encode
     (a lone surrogate) is left out. The words `<S>` and `</S>` are the boundaries.
 

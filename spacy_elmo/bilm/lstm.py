@@ -29,7 +29,8 @@ class LSTMLayer(nn.Module):
 
     Sequences come packed: time step after time step, and within a step the rows in
     falling order of their length, so that the rows alive at step t are the first
-    `batch_sizes[t]`. There is no padding of sequences.
+    `batch_sizes[t]`. There is no padding of sequences. The loops over t are in
+    lstm_predict.py and, with their gradients, in lstm_grad.py.
 
     options (LSTMOptions): The geometry.
     """
@@ -103,9 +104,9 @@ class LSTMLayer(nn.Module):
             )
             return y, LSTMState(h, c)
         assert keep is None, "contiguous rows are for training"
-        h, c = state.h.clone(), state.c.clone()
-        y = predict(self._arithmetic(), x, index, h, c, batch_sizes, moves, clips)
-        return y, LSTMState(h, c)
+        state = LSTMState(state.h.clone(), state.c.clone())
+        y = predict(self._arithmetic(), x, index, state, batch_sizes, moves, clips)
+        return y, state
 
     def _arithmetic(self) -> Arithmetic:
         """The products of this layer in its precision."""

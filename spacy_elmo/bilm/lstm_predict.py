@@ -27,8 +27,7 @@ def predict(
     arithmetic: "Arithmetic",
     x: Tensor,
     index: Optional[Tensor],
-    h: Tensor,
-    c: Tensor,
+    state: Tuple[Tensor, Tensor],
     sizes: Sequence[int],
     moves: Optional[Moves],
     clips: Tuple[float, float],
@@ -36,11 +35,11 @@ def predict(
     """Run one layer over packed sequences. Arguments as in LSTMLayer.
 
     arithmetic (Arithmetic): Of the layer.
-    h, c (Floats2d): The state, changed in place.
+    state (Tuple[Floats2d, Floats2d]): h and c, changed in place.
     clips (Tuple[float, float]): Of the cells and of the outputs.
     RETURNS (Floats2d): Outputs, packed in time.
     """
-    cell_clip, proj_clip = clips
+    (h, c), (cell_clip, proj_clip) = state, clips
     y = x.new_empty(sum(sizes), h.shape[1])
     gates = arithmetic.gates(x, index, sizes)
     for t, (start, end) in enumerate(packed_steps(sizes)):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import Errors
-from .batching import Reading, SentenceBatch, Sentences, make_batches
+from .batching import Reading, SentenceBatch, SentenceRows, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
@@ -93,17 +93,15 @@ class BiLM(nn.Module):
         return self.layers_of(0)[0].precision
 
     def use_precision(self, name: str) -> "BiLM":
-        """Predict with the LSTMs' products in a precision. Training and `save` stay
-        as they are.
+        """Predict with the LSTMs' products in a precision, on the device where the
+        model is now. Training and `save` stay as they are.
 
-        name (str): "float32", exact to 1e-5; "bfloat16", which needs a machine that
-            has it to be fast; "int8" on x86 processors; or "auto", the fastest on the
-            device of the model.
+        name (str): "float32", exact to 1e-5; "bfloat16"; "int8"; or "auto", the
+            fastest. One that is slower than float32 here warns, and is float32.
         RETURNS (BiLM): The same.
         RAISES (ValueError): If there is no such precision.
         """
-        if name != "bfloat16":
-            name = choose_precision(name, self.encoder.char_embed.device)
+        name = choose_precision(name, self.encoder.char_embed.device)
         for layer in (*self.layers_of(0), *self.layers_of(1)):
             layer.precision = name
         return self
@@ -252,7 +250,7 @@ class BiLM(nn.Module):
     def encode_ids(
         self,
         table: Tensor,
-        sentences: Sentences,
+        sentences: SentenceRows,
         state: Optional[LSTMState] = None,
         *,
         share: bool = True,
@@ -266,8 +264,8 @@ class BiLM(nn.Module):
         state (LSTMState): The state before each sentence, which becomes the state
             after it in place. Without it, sentences start from zeros, and nothing is
             computed that only the state after them needs.
-        share (bool): Whether all sentences start from the same state, so that what
-            they begin or end with alike is read once.
+        share (bool): Whether all sentences start from the same state, so that their
+            shared beginnings and ends are read once.
         RETURNS (List[Floats3d]): (n_words, L + 1, 2 * projection) for each sentence.
         """
         shape = (0, self.options.n_layers, self.options.width)

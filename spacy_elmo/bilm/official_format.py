@@ -1,5 +1,10 @@
-"""The official HDF5 layout, that of bilm-tf's `dump_weights`."""
+"""The official HDF5 layout, that of bilm-tf's `dump_weights`. All weights are written
+here: those of a pipeline for layers/shim.py, those of pretraining for
+pretraining/checkpoint.py.
+"""
 
+import hashlib
+import json
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
@@ -62,6 +67,18 @@ def layout(
 def to_array(views: Sequence[Tensor]) -> npt.NDArray[np.float32]:
     """The dataset that these views of a parameter are."""
     return torch.cat([x.detach().float().cpu() for x in views], -1).numpy()
+
+
+def digest(options: Options, datasets: Layout) -> str:
+    """A name for a biLM's geometry and weights. It is made of the official layout, so
+    that it stays the same in all releases.
+    """
+    geometry = json.dumps(options.to_dict(), sort_keys=True)
+    found = hashlib.sha256(geometry.encode("utf8"))
+    for name, views in sorted(datasets.items()):
+        found.update(name.encode("utf8"))
+        found.update(np.ascontiguousarray(to_array(views)).data)
+    return found.hexdigest()[:16]
 
 
 @contextmanager

@@ -22,19 +22,19 @@ def info_cli(
     """
     from ..bilm import BiLM
     from ..bilm.files import find_files
-    from ..layers.caches import digest
-    from ..storage import sha256
+    from ..bilm.official_format import digest
+    from ..storage import beside, sha256
 
     path = find_bilm(weights)
     bilm = BiLM.from_path(path)
-    meta = read_meta((path if path.is_dir() else path.parent) / "meta.json")
+    meta = read_meta(beside(path, "meta.json"))
     found: Dict[str, Any] = {
         "path": str(path),
         "options": bilm.options.to_dict(),
         "layers": bilm.options.n_layers,
         "width": bilm.options.width,
         "parameters": bilm.n_parameters,
-        "digest": digest(bilm),
+        "digest": digest(bilm.options, bilm.layout()),
         "sha256": sha256(find_files(path).weights),
         "version": meta.get("version"),
         "license": meta.get("license"),

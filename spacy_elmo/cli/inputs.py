@@ -53,9 +53,10 @@ def read_tokenizer(
     """
     from ..pretraining.config import check_sections, read_config
     from ..pretraining.tokenizer import Tokenizer
+    from ..storage import beside
 
-    beside = (weights if weights.is_dir() else weights.parent) / "config.cfg"
-    config = read_config(beside) if beside.is_file() else {}
+    path = beside(weights, "config.cfg")
+    config = read_config(path) if path.is_file() else {}
     found = check_sections({k: config[k] for k in ("nlp", "corpus") if k in config})
     settings = found.corpus.as_it_stands()
     if tokenized is not None:

@@ -2,7 +2,6 @@
 compute again. A pickled or copied pipeline starts with empty caches.
 """
 
-import hashlib
 import json
 import sqlite3
 import warnings
@@ -12,15 +11,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..bilm import BiLM
-from ..bilm.official_format import to_array
+from ..bilm.model import Floats3d
+from ..bilm.official_format import digest
 from ..errors import Warnings
-
-Floats3d = npt.NDArray[np.float32]
 
 # Seconds to wait while another process writes to the file: far longer than it takes
 # to write the sentences of a batch.
@@ -107,7 +104,8 @@ class SentenceCache:
         self.is_open = True
         self._shape = (bilm.options.n_layers, bilm.options.width)
         if self.folder is not None:
-            self._file = Path(self.folder) / f"{digest(bilm)}-{bilm.precision}.sqlite"
+            name = f"{digest(bilm.options, bilm.layout())}-{bilm.precision}.sqlite"
+            self._file = Path(self.folder) / name
             self._on_disk(
                 "CREATE TABLE IF NOT EXISTS layers"
                 " (words TEXT PRIMARY KEY, layers BLOB, crc INTEGER)", [()],
@@ -176,15 +174,3 @@ class SentenceCache:
 
     def __reduce__(self) -> Any:
         return SentenceCache, (self.max_bytes, self.folder)
-
-
-def digest(bilm: BiLM) -> str:
-    """A name for a biLM's geometry and weights. It is made of the official layout, so
-    that it stays the same in all releases.
-    """
-    geometry = json.dumps(bilm.options.to_dict(), sort_keys=True)
-    found = hashlib.sha256(geometry.encode("utf8"))
-    for name, views in sorted(bilm.layout().items()):
-        found.update(name.encode("utf8"))
-        found.update(np.ascontiguousarray(to_array(views)).data)
-    return found.hexdigest()[:16]

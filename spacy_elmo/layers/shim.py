@@ -16,12 +16,13 @@ from thinc.shims.shim import Shim
 from ..bilm import BiLM
 from ..bilm.batching import make_batches
 from ..bilm.characters import number_words
-from ..bilm.precision import check_precision, choose_precision
+from ..bilm.model import Floats3d
+from ..bilm.precision import check_precision
 from ..errors import Errors
+from ..storage import beside
 from ..weights import resolve
-from .caches import Floats3d, SentenceCache, WordCache
+from .caches import SentenceCache, WordCache
 
-Sentences = Sequence[List[str]]
 Backprop = Callable[[List[Floats3d]], None]
 # A file, and how it was when it was read or written: its inode, its bytes and the time
 # of its last change.
@@ -81,7 +82,7 @@ class BiLMShim(Shim):
             if not self.trainable:
                 self.sentences.open(self.bilm)
 
-    def encode(self, sentences: Sentences) -> List[Floats3d]:
+    def encode(self, sentences: Sequence[List[str]]) -> List[Floats3d]:
         """The layers of each sentence, (n_words, L + 1, width)."""
         with LOCK:
             found = self.sentences.get(sentences)
@@ -98,7 +99,7 @@ class BiLMShim(Shim):
         return [next(computed) if layers is None else layers for layers in found]
 
     def encode_in_training(
-        self, sentences: Sentences
+        self, sentences: Sequence[List[str]]
     ) -> Tuple[List[Floats3d], Optional[Backprop]]:
         """As `encode`, and what gives a trainable biLM the gradient of its layers."""
         if not self.trainable or not sentences:
@@ -195,11 +196,10 @@ class BiLMShim(Shim):
 
     def _read(self, path: Path) -> None:
         """Read a biLM, and the META beside it."""
-        bilm, device = BiLM.from_path(path), _choose_device(self.device)
-        bilm.use_precision(choose_precision(self.precision, device))
-        meta = (path if path.is_dir() else path.parent) / META
+        bilm = BiLM.from_path(path).to(_choose_device(self.device))
+        bilm.use_precision(self.precision)
+        meta = beside(path, META)
         with LOCK:
-            bilm.to(device)
             self._model = bilm.requires_grad_(self.trainable)
             self.meta = meta.read_text(encoding="utf8") if meta.is_file() else None
             self._file = None
@@ -258,7 +258,7 @@ def _link(file: SavedFile, target: Path) -> bool:
 def _after_fork_in_child() -> None:
     LOCK.release()
     # A fork does not copy torch's threads, and the child's first parallel operation
-    # would wait for them for ever. One thread needs no others.
+    # would wait for them forever. One thread needs no others.
     torch.set_num_threads(1)
 
 

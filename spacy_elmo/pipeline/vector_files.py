@@ -17,8 +17,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Model
 
+from ..bilm.official_format import digest
 from ..errors import CorpusError, Errors
-from ..layers.caches import digest
 from ..layers.doc_encoder import get_shim
 from ..storage import create_hdf5, replacing
 from ..storage import sha256 as sha256_of
@@ -57,6 +57,7 @@ class Job(NamedTuple):
     def describe(self, elmo: ELMo, files: List[Path]) -> Dict[str, Any]:
         """What runs must share to go on with each other's parts."""
         model = self.nlp.get_pipe_config(elmo.name)["model"]
+        bilm = get_shim(elmo.model).bilm
         exclude = ["vocab", "meta.json", "config.cfg", elmo.name]
         return {
             "files": [[file.name, sha256_of(file)] for file in files],
@@ -65,7 +66,7 @@ class Job(NamedTuple):
             "tokenized": self.tokenized,
             "lang": self.nlp.lang,
             "pipeline": sha256(self.nlp.to_bytes(exclude=exclude)).hexdigest(),
-            "model": {**model, "weights": digest(get_shim(elmo.model).bilm)},
+            "model": {**model, "weights": digest(bilm.options, bilm.layout())},
             "mix": sha256(self.mix.to_bytes()).hexdigest() if self.mix else None,
         }
 

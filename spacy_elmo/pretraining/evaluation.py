@@ -7,13 +7,12 @@ import torch
 from spacy.training.batchers import minibatch_by_words
 
 from ..bilm import BiLM
-from .corpus import Corpus
+from .corpus import Corpus, Ints
 from .distributed import ALONE, Processes
 from .language_model import log_likelihoods
 from .softmax import Softmax
 from .vocabulary import EOS_ID, UNK_ID
 
-Ints = npt.NDArray[Any]
 Floats1d = npt.NDArray[np.float64]
 
 # Texts are read by length; so many tokens of them are sorted at a time.

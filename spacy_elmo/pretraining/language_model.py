@@ -18,6 +18,7 @@ from ..bilm.files import find_files
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
 from ..bilm.tuning import MAX_BATCH_TOKENS
 from ..errors import Errors, WeightsError, unusable
+from ..storage import beside
 from ..weights import resolve
 from .softmax import Softmax
 from .vocabulary import BOS_ID, EOS_ID, SPECIAL, UNK, UNK_ID, read_vocabulary
@@ -76,11 +77,6 @@ def read_softmax(path: Union[str, Path], width: int) -> Softmax:
     return softmax.requires_grad_(False)
 
 
-def vocabulary_beside(path: Path) -> Path:
-    """Where the vocabulary of a model is: in its directory."""
-    return (path if path.is_dir() else path.parent) / VOCABULARY
-
-
 class LanguageModel:
     """A biLM with its softmax: the probability of each word given those before it, and
     given those after it. Words outside the vocabulary count as `<UNK>`, and cost no
@@ -113,7 +109,7 @@ class LanguageModel:
         path = resolve(weights)
         bilm = BiLM.from_path(path)
         softmax = read_softmax(path, bilm.options.lstm.projection_dim)
-        vocab_path = vocab_path or vocabulary_beside(path)
+        vocab_path = vocab_path or beside(path, VOCABULARY)
         if not vocab_path.is_file():
             problem = "is not there. Give the file with the softmax's words (--vocab)"
             raise unusable(vocab_path, problem)

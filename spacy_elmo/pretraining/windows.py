@@ -1,15 +1,12 @@
 """The windows of text that a step reads, in both directions."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import CorpusError, Errors
-from .corpus import Corpus
+from .corpus import Corpus, Ints
 from .vocabulary import BOS_ID, EOS_ID
-
-Ints = npt.NDArray[Any]
 
 # Windows that are cut out of the text at a time.
 BLOCK_WINDOWS = 64

@@ -54,6 +54,13 @@ CASES = {
 }
 
 
+@pytest.fixture(params=["float32", "bfloat16", "int8"])
+def precision(request, monkeypatch):
+    """Each precision, bfloat16 also where it is slow."""
+    monkeypatch.setattr("spacy_elmo.bilm.precision.has_fast_bfloat16", lambda _: True)
+    return request.param
+
+
 @pytest.fixture(scope="module")
 def bilm(tiny_weights):
     return BiLM.from_path(tiny_weights)
@@ -228,7 +235,6 @@ def test_sentences_alike_have_the_vectors_and_states_that_each_has_alone(
             assert_close(found, expected)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_the_layers_are_the_same_without_the_state(
     precision, tiny_weights, assert_close
 ):
@@ -410,7 +416,6 @@ def test_parameters_may_live_in_one_buffer(wide, assert_close):
     torch.testing.assert_close(flat, kept, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("how", ["load_state_dict", "in place", "another buffer"])
 def test_new_weights_are_used_at_once(
     how, precision, tiny_weights, calm_weights, assert_close
@@ -436,6 +441,18 @@ def test_new_weights_are_used_at_once(
 def test_a_precision_that_is_none_is_refused(tiny_weights):
     with pytest.raises(ValueError, match="ELMO021.*'float16'.*'bfloat16'"):
         BiLM.from_path(tiny_weights).use_precision("float16")
+
+
+@pytest.mark.parametrize("name, probe", [
+    ("bfloat16", "has_fast_bfloat16"), ("int8", "has_int8")
+])  # fmt: skip
+def test_a_precision_that_is_slow_here_is_a_warning(
+    name, probe, tiny_weights, monkeypatch
+):
+    monkeypatch.setattr(f"spacy_elmo.bilm.precision.{probe}", lambda _: False)
+    with pytest.warns(UserWarning, match=f"ELMOW002.*{name}"):
+        bilm = BiLM.from_path(tiny_weights).use_precision(name)
+    assert bilm.precision == "float32"
 
 
 def test_auto_is_a_precision_that_this_machine_has(tiny_weights):

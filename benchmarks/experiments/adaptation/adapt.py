@@ -86,10 +86,10 @@ def plain_text(path: Path, work: Path) -> Path:
 
 
 def vocabulary(weights: str) -> Path:
-    from spacy_elmo.pretraining.language_model import vocabulary_beside
+    from spacy_elmo.storage import beside
     from spacy_elmo.weights import resolve
 
-    return vocabulary_beside(resolve(weights))
+    return beside(resolve(weights), "vocab.txt")
 
 
 def elmo(*args: str) -> None:
