@@ -30,13 +30,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spacy_elmo.bilm import Options
-from spacy_elmo.bilm.char_conv import compile_split
 from spacy_elmo.bilm.characters import EOS
-from spacy_elmo.bilm.lstm_grad import compile_cells
+from spacy_elmo.bilm.fusion import use_fusion
 from spacy_elmo.pretraining.config import Settings, read_settings
 from spacy_elmo.pretraining.corpus import Corpus, load_corpora
 from spacy_elmo.pretraining.run import start_run, train_step
-from spacy_elmo.pretraining.softmax import compile_softmax, draw_sample
+from spacy_elmo.pretraining.softmax import draw_sample
 from spacy_elmo.pretraining.vocabulary import write_vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,9 +72,7 @@ def main() -> None:
 def compile_all() -> None:
     # A variant of each function for each width and precision.
     torch._dynamo.config.recompile_limit = 64
-    compile_split()
-    compile_cells()
-    compile_softmax()
+    use_fusion(True)
 
 
 def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:

@@ -131,10 +131,10 @@ class Errors:
     E050 = "[ELMO050] No text found at {path}."
     E051 = "[ELMO051] {path}: {problem}."
     E052 = (
-        "[ELMO052] An epoch has {documents:,} documents of {tokens:,.0f} tokens, too "
-        "little for {rows} rows, each of which reads documents of its own in windows "
-        "of {steps} tokens. Lower 'training.rows' or 'training.unroll_steps', give "
-        "more text, or put empty lines between the documents of a .txt."
+        "[ELMO052] An epoch has {documents:,} documents and {tokens:,.0f} tokens in "
+        "all, too little for {rows} rows, each of which reads documents of its own in "
+        "windows of {steps} tokens. Lower 'training.rows' or 'training.unroll_steps', "
+        "give more text, or put empty lines between the documents of a .txt."
     )
     E053 = (
         "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}). The words of "

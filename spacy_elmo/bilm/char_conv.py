@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .fusion import fusable
 from .precision import casting
 from .tuning import CHUNK_WINDOWS, at_once
 
@@ -25,7 +26,8 @@ def convolve_train(
     return pooled
 
 
-def split(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) -> None:
+@fusable(dynamic=True)
+def share_gradient(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) -> None:
     """The gradient of the maximum over axis 0, shared where several are highest.
 
     out, response: (longest, n, n_filters). best, d_best: (n, n_filters).
@@ -33,17 +35,6 @@ def split(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) -> None:
     highest = response == best
     share = d_best / highest.sum(0)
     out.copy_(torch.where(highest, share, 0.0))
-
-
-_split = split
-
-
-def compile_split() -> None:
-    """Fuse the pointwise part of the backward pass by torch.compile, for this
-    process.
-    """
-    global _split
-    _split = torch.compile(split, dynamic=True)
 
 
 class _ConvolveAndPool(torch.autograd.Function):
@@ -89,7 +80,7 @@ class _ConvolveAndPool(torch.autograd.Function):
             _parts(d_response, ctx.sizes), _parts(response, ctx.sizes),
             best.split(n_words), d_best.split(n_words),
         ):  # fmt: skip
-            _split(*block)
+            share_gradient(*block)
         d_kernel = (windows.t() @ d_response).float()
         d_windows = torch.empty_like(windows)
         size = at_once(CHUNK_WINDOWS, windows.device)

@@ -18,8 +18,8 @@ class CharacterEncoder(nn.Module):
     convolutions, max-pooling, highway layers and a projection (Peters et al. 2018,
     section 3.4; Kim et al. 2015).
 
-    The reference convolves the fixed window of `max_characters_per_token`
-    characters and pools over all of it, padding included. Windows over nothing but
+    The reference convolves a fixed number of characters, `max_characters_per_token`,
+    and pools over all of it, padding included. Windows over nothing but
     padding all respond alike, so they are computed once and not for each word.
 
     options (CharCNNOptions): The geometry.
@@ -31,7 +31,7 @@ class CharacterEncoder(nn.Module):
         n, d = options.n_filters, options.embedding.dim
         self.options = options
         self.widest = max(w for w, _ in options.filters)
-        self.window = options.max_characters_per_token
+        self.max_characters = options.max_characters_per_token
         self.char_embed = nn.Parameter(torch.empty(N_CHARACTERS, d))
         self.conv_weight = nn.ParameterList(
             torch.empty(n_w, d, w) for w, n_w in options.filters
@@ -66,14 +66,14 @@ class CharacterEncoder(nn.Module):
         # The windows that begin on a character, and one of pure padding, which every
         # word has that is not too long for it.
         widest = self.widest
-        fits = [block for block in blocks if block[1] + widest <= self.window]
+        fits = [block for block in blocks if block[1] + widest <= self.max_characters]
         parts = [self.char_embed.new_empty(0, self.options.n_filters)]
         if fits:
             pooled = self._convolve_blocks(
                 [ids[:, : longest + widest - 1].t().long() for ids, longest in fits]
             )
             parts.append(pooled + torch.cat(list(self.conv_bias)))
-        parts += [self._convolve_window(ids) for ids, _ in blocks[len(fits) :]]
+        parts += [self._convolve_whole(ids) for ids, _ in blocks[len(fits) :]]
         pooled = torch.cat(parts)[torch.argsort(order)]
         relu = self.options.activation == "relu"
         return torch.relu(pooled) if relu else torch.tanh(pooled)
@@ -108,8 +108,8 @@ class CharacterEncoder(nn.Module):
             best.append(response.amax(0))
         return torch.maximum(torch.cat(best), padding)
 
-    def _convolve_window(self, char_ids: Tensor) -> Tensor:
-        """The fixed window as the reference has it, for very long words."""
+    def _convolve_whole(self, char_ids: Tensor) -> Tensor:
+        """All `max_characters` as the reference has them, for very long words."""
         embedded = F.embedding(char_ids.long(), self.char_embed).transpose(1, 2)
         pooled = [
             F.conv1d(embedded, weight, bias).amax(2)

@@ -107,10 +107,10 @@ def write(output: Path, given: Dict[str, Any]) -> None:
 
     if not (has_build() or has_wheel()):
         raise CorpusError(Errors.E134)
-    nlp: Dict[str, Any] = {"lang": given["lang"]}
+    nlp_config: Dict[str, Any] = {"lang": given["lang"]}
     if given["tokenizer"] or given["tokenized"]:
-        nlp["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
-    language = load_language(nlp)
+        nlp_config["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
+    language = load_language(nlp_config)
     path = given["config"] or project.shipped_config(project.PRETRAINING)
     parts = [output / name for name in ("corpus", "configs", project.PROJECT)]
     for part in parts:
@@ -124,9 +124,11 @@ def write(output: Path, given: Dict[str, Any]) -> None:
             corpus.mkdir()
             components = convert(given["treebank"], given["dev"], corpus, language)
             survey = split_text(given["text"], corpus)
-            config = project.pretrain_config(path, nlp, given["tokenized"], survey)
+            config = project.pretrain_config(
+                path, nlp_config, given["tokenized"], survey
+            )
             print_survey(survey, config)
-            pace = project.measure_pace(config, corpus)
+            pace = project.measure_pace(config, survey, corpus, given["hours"])
             epochs = project.set_length(config, survey, pace, given["hours"])
             tokens = config["training"]["max_tokens"]
             msg.good(
@@ -168,14 +170,14 @@ def convert(
 
 def print_survey(survey: Survey, config: "Config") -> None:
     """Print how much text there is, and how much of it the biLM can see."""
-    window = config["model"]["char_cnn"]["max_characters_per_token"]
+    longest = config["model"]["char_cnn"]["max_characters_per_token"]
     msg.good(
         f"Text: {survey.words:,} words to train on, {survey.heldout:,} held out; "
         f"{survey.repeated:,} repeated paragraphs left out"
     )
     msg.good(
-        f"Words cut: {survey.share_cut(50):.4%} by the reference's window of 50 "
-        f"characters, {survey.share_cut(window):.4%} by that of {window} here"
+        f"Words cut: {survey.share_cut(50):.4%} by the reference's limit of 50 "
+        f"characters, {survey.share_cut(longest):.4%} by that of {longest} here"
     )
     if survey.words < LITTLE_WORDS:
         msg.warn(Warnings.W011.format(found=survey.words))

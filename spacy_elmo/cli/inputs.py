@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT_WEIGHTS = "en_elmo_sm"
 # Length of a batch of texts: characters, or tokens if they are split into words. At
-# the original size, the layers of so many tokens take 200 MB.
+# the original size, the layers of that many tokens take 200 MB.
 BATCH_LENGTH = 16_384
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
@@ -98,7 +98,7 @@ def load_elmo(
         weights = weights or DEFAULT_WEIGHTS
         tokenizer = read_tokenizer(resolve(weights), lang, tokenized)
         tokenized = tokenizer.settings.tokenized
-        nlp = load_language(tokenizer.nlp)
+        nlp = load_language(tokenizer.nlp_config)
         nlp.add_pipe("elmo", config={"model": {"weights": weights}})
     elif weights is None:
         nlp = load_model(pipeline)

@@ -113,7 +113,7 @@ def package_cli(
 
 def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
     """The meta.json of a biLM, completed from its config and its log."""
-    lang = read_tokenizer(bilm, None, None).nlp["lang"]
+    lang = read_tokenizer(bilm, None, None).nlp_config["lang"]
     meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
     if (bilm / LOG).is_file():
         meta["training"] = read_log(bilm)[-1]
@@ -136,7 +136,7 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
     if (bilm / "config.cfg").is_file():
         # Only how text was tokenized: the rest has paths of this machine.
         tokenizer = read_tokenizer(bilm, None, None)
-        kept = {"nlp": tokenizer.nlp, "corpus": tokenizer.settings.model_dump()}
+        kept = {"nlp": tokenizer.nlp_config, "corpus": tokenizer.settings.model_dump()}
         Config(kept).to_disk(module / "config.cfg")
     srsly.write_json(module / "meta.json", meta)
     fields = {"name": meta["name"], "version": meta["version"], "requires": __version__}

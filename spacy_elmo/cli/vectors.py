@@ -5,7 +5,7 @@ from typing import Optional
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ..errors import CorpusError, Errors
+from ..errors import unusable
 from . import inputs
 from ._app import app
 
@@ -51,8 +51,7 @@ def vectors_cli(
             min_count=min_count,
         )
         if not known:
-            problem = f"no word is in it {min_count} times or more"
-            raise CorpusError(Errors.E050.format(path=f"{text}: {problem}"))
+            raise unusable(text, f"no word is in it {min_count} times or more")
         known, vectors = add_words(elmo, known, vectors, words)
         n_words, width = vectors.shape
         # The text format of word2vec

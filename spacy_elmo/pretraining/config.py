@@ -19,11 +19,11 @@ Paths = Annotated[
 ]
 
 
-class Section(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class PathSettings(Section):
+class PathSettings(StrictModel):
     """[paths]. Text is a file, a directory or a glob, or a list of them."""
 
     train: Paths = []
@@ -31,11 +31,11 @@ class PathSettings(Section):
     init_from: Optional[str] = None  # name or path of a trained model to start from
 
 
-class CorpusSettings(Section):
+class CorpusSettings(StrictModel):
     """[corpus]. Shares are of the documents."""
 
     tokenized: bool = False  # lines are sentences whose words stand between blanks
-    max_length: Count = 256  # sentences are cut after so many words
+    max_length: Count = 256  # sentences are cut after this many words
     ascii_quotes: Share = 0.0  # read with ASCII quotes, so that both are learned
     lower_case: Share = 0.0
     no_punctuation: Share = 0.0
@@ -50,7 +50,7 @@ class CorpusSettings(Section):
         return CorpusSettings(**kept)
 
 
-class VocabularySettings(Section):
+class VocabularySettings(StrictModel):
     """[vocabulary]: the words that the softmax predicts."""
 
     path: Optional[str] = None  # a vocabulary file; null makes one from the corpus
@@ -58,7 +58,7 @@ class VocabularySettings(Section):
     min_count: Count = 2  # rarer words become <UNK> as targets
 
 
-class OptimizerSettings(Section):
+class OptimizerSettings(StrictModel):
     """[training.optimizer]."""
 
     name: Literal["adamw", "adagrad"] = "adamw"  # the paper has Adagrad
@@ -74,14 +74,14 @@ class OptimizerSettings(Section):
     initial_accumulator: NotNegative = 1.0  # of Adagrad
 
 
-class SoftmaxSettings(Section):
+class SoftmaxSettings(StrictModel):
     """[training.softmax]."""
 
     kind: Literal["sampled", "full"] = "sampled"  # log-uniform, as in the paper
     n_samples: Count = 8192  # per step, shared by the batch and both directions
 
 
-class TrainingSettings(Section):
+class TrainingSettings(StrictModel):
     """[training]. A batch is `rows` contiguous streams of text, over all processes,
     and a window of `unroll_steps` tokens of each, for each direction.
     """
@@ -91,8 +91,8 @@ class TrainingSettings(Section):
     # "carried" along the rows as in the paper, or "zero": each sentence starts from
     # the zero state, as the plugin runs the model.
     state: Literal["carried", "zero"] = "carried"
-    # Length of the run, the lesser of both: tokens of the corpus, each of which is read
-    # forward and backward, and passes.
+    # Length of the run, in tokens of the corpus, each of which is read forward and
+    # backward, and in passes over it: whichever ends first.
     max_tokens: Optional[Count] = None
     max_epochs: Positive = 10.0
     # The last part of the run: the weights that are written are the mean of those at
@@ -118,7 +118,7 @@ class TrainingSettings(Section):
     checkpoint_steps: Count = 500
     checkpoint_minutes: Positive = 10.0  # a checkpoint at least this often
     keep_best: bool = False  # write the weights of the best evaluation, not the last
-    patience: Optional[Count] = None  # stop after so many evaluations without gain
+    patience: Optional[Count] = None  # evaluations without gain before a stop
     optimizer: OptimizerSettings = OptimizerSettings()
     softmax: SoftmaxSettings = SoftmaxSettings()
     logger: Optional[Dict[str, Any]] = None  # one of spaCy's, beside log.jsonl
@@ -128,7 +128,7 @@ class TrainingSettings(Section):
         return self.rows * self.unroll_steps
 
 
-class Sections(Section):
+class Sections(StrictModel):
     """The sections of a config."""
 
     paths: PathSettings = PathSettings()

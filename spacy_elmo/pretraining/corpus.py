@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
-import numpy.typing as npt
 from tqdm import tqdm
 
 from ..bilm.characters import words_to_ids
@@ -18,17 +17,16 @@ from ..storage import sha256
 from ..text import find_texts, read_documents
 from .config import Settings
 from .noise import with_ascii_quotes, with_noise
-from .tokenizer import Sentences, Tokenizer, tokenize
+from .tokenizer import Tokenized, Tokenizer, tokenize
 from .vocabulary import (
     EOS_ID,
     SPECIAL,
     UNK_ID,
+    Ints,
     Vocabulary,
     rank_words,
     read_vocabulary,
 )
-
-Ints = npt.NDArray[Any]
 
 VERSION = 3
 # Tokens that are in memory at a time while the ids are rewritten, and words whose
@@ -72,14 +70,14 @@ class Corpus(NamedTuple):
 
     @property
     def documents_per_epoch(self) -> int:
-        """At least so many."""
+        """At least: an epoch may have one more of a file."""
         n = np.bincount(self.sources, minlength=len(self.weights))
         return sum(int(round(w * k, 6)) for w, k in zip(self.weights, n))
 
     def epoch(self, i: int, seed: int) -> Ints:
-        """The documents that are read in epoch i, in the order of reading. Each epoch
-        goes on in a fixed order of the documents of a file where the one before
-        stopped: of a file of weight 0.3, ten epochs read each document three times.
+        """The documents that are read in epoch i, in the order of reading. Those of a
+        file have a fixed order, in which each epoch goes on where the one before
+        stopped: with a weight of 0.3, ten epochs read each document three times.
         """
         parts = []
         for source, weight in enumerate(self.weights):
@@ -116,7 +114,7 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
     width = settings.options.char_cnn.max_characters_per_token
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
-    files = find_files(settings.paths.train)
+    files = text_files(settings.paths.train)
     train = load_corpus(files, folder / "train", tokenizer, wanted, width)
     tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
     words = train.words[: train.vocab_size]
@@ -131,7 +129,7 @@ def load_each(
     width: int,
 ) -> Dict[str, Corpus]:
     """Each file as a corpus of its own, by its name."""
-    files = find_files(paths)
+    files = text_files(paths)
     names = [file.name for file in files]
     return {
         name if names.count(name) == 1 else str(file): load_corpus(
@@ -141,7 +139,7 @@ def load_each(
     }
 
 
-def find_files(paths: Sequence[str]) -> List[Path]:
+def text_files(paths: Sequence[str]) -> List[Path]:
     """The files of several paths (see `find_texts`), each once."""
     return list(dict.fromkeys(file for path in paths for file in find_texts(path)))
 
@@ -156,7 +154,7 @@ def load_corpus(
     """Open the cache of a corpus, and make it first unless it is there for the same
     text and arguments.
 
-    files (Sequence[Path]): Text that `find_files` found.
+    files (Sequence[Path]): Text that `text_files` found.
     cache (Path): Directory of the cache. One process at a time may make it.
     tokenizer (Tokenizer): Its settings choose the documents, too.
     vocabulary (List[str] or VocabularySettings): The words that the softmax predicts,
@@ -228,14 +226,22 @@ def fingerprint(
     # How many processes tokenize makes no difference.
     settings = tokenizer.settings.model_dump(exclude={"n_process"})
     code = tokenizer.code and sha256(tokenizer.code)
-    made_by = [VERSION, contents, tokenizer.nlp, settings, code, vocabulary, width]
+    made_by = [
+        VERSION,
+        contents,
+        tokenizer.nlp_config,
+        settings,
+        code,
+        vocabulary,
+        width,
+    ]
     key = json.dumps(made_by, sort_keys=True, default=str)
     return hashlib.sha256(key.encode("utf8")).hexdigest()
 
 
 def _read(
     files: Sequence[Path], tokenizer: Tokenizer
-) -> Iterator[Tuple[int, Sentences]]:
+) -> Iterator[Tuple[int, Tokenized]]:
     """Each document with the number of its file, as sentences of words."""
     settings = tokenizer.settings
     texts = ((i, text) for i, file in enumerate(files) for text in read_documents(file))
@@ -248,7 +254,7 @@ def _read(
 
 
 def _write_cache(
-    documents: Iterable[Tuple[int, Sentences]],
+    documents: Iterable[Tuple[int, Tokenized]],
     folder: Path,
     weights: Sequence[float],
     vocabulary: Vocabulary,
@@ -286,7 +292,7 @@ def _write_cache(
 
 
 def _write_provisional(
-    documents: Iterable[Tuple[int, Sentences]], folder: Path, weights: Sequence[float]
+    documents: Iterable[Tuple[int, Tokenized]], folder: Path, weights: Sequence[float]
 ) -> Tuple[Dict[str, int], Sequence[float], Dict[str, float]]:
     """Write the ids of all words as they turn up, and where documents start.
 
@@ -297,7 +303,7 @@ def _write_provisional(
     ids = {word: UNK_ID for word in SPECIAL}
     n_read = array("d", [0.0] * len(SPECIAL))
     starts, sources = array("q", [0]), array("i")
-    counts = {"sentences": 0.0, "characters": 0.0}
+    counts: Dict[str, float] = {"sentences": 0, "characters": 0}
     with (folder / "provisional.bin").open("wb") as out:
         for source, sentences in documents:
             stream = array("i")

@@ -82,9 +82,8 @@ def joined_processes(wanted: str) -> Iterator[Processes]:
 
 def leave_joined_processes() -> None:
     """End this process, if it is one of several, without the interpreter's own end:
-    DistributedDataParallel keeps gloo's threads (torch 2.13), and one of them may
-    abort a process whose work is done ("terminate called without an active
-    exception", seen once).
+    DistributedDataParallel keeps gloo's threads (torch 2.13), of which one that still
+    runs then aborts the process.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         atexit._run_exitfuncs()

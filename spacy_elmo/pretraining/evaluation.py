@@ -7,11 +7,11 @@ import torch
 from spacy.training.batchers import minibatch_by_words
 
 from ..bilm import BiLM
-from .corpus import Corpus, Ints
+from .corpus import Corpus
 from .distributed import ALONE, Processes
 from .language_model import log_likelihoods
 from .softmax import Softmax
-from .vocabulary import EOS_ID, UNK_ID
+from .vocabulary import EOS_ID, UNK_ID, Ints
 
 Floats1d = npt.NDArray[np.float64]
 
@@ -20,8 +20,8 @@ SORTED_TOKENS = 1 << 18
 
 
 class Perplexity(NamedTuple):
-    """By the exact full softmax. A token is a word or the end of its sentence (the
-    begin of it, for the backward direction). Words outside the vocabulary count as
+    """By the exact full softmax. A token is a word or the end of its sentence (for the
+    backward direction, its beginning). Words outside the vocabulary count as
     <UNK>, and cost no more than that: compare only where `n_unknown` is alike.
     `average` is the mean of both directions, as the paper reports it;
     `bits_per_character` is of the average likelihood, over the characters of the
@@ -61,7 +61,7 @@ def evaluate_files(
     files (Dict[str, Corpus]): The texts, by their names.
     state (str): "zero": each sentence by itself, as the plugin runs the model.
         "carried": along each document, as the paper trains it.
-    max_tokens (int): Of each file read about so many tokens, documents spread over
+    max_tokens (int): Of each file read about this many tokens, documents spread over
         all of it; 0 reads all.
     processes (Processes): Those that share the documents.
     RETURNS (Perplexity): Perplexity of both directions.
@@ -87,7 +87,7 @@ def _sum(
     unknown words and characters of some texts of a corpus.
     """
     sums = torch.zeros(5, dtype=torch.float64)
-    # Sorted by length within so many tokens.
+    # Sorted by length within each part.
     for part in minibatch_by_words(texts, SORTED_TOKENS):
         for found in log_likelihoods(bilm, softmax, part, corpus.words):
             sums[:2] -= torch.from_numpy(found.sum(axis=1))

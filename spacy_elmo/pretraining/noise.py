@@ -5,7 +5,7 @@ from typing import Any, Iterable, Iterator, Tuple
 from unicodedata import category
 
 from .config import CorpusSettings
-from .tokenizer import Sentences
+from .tokenizer import Tokenized
 
 # Typographic quotes -> the ASCII ones that treebanks and most web text use.
 _ASCII_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
@@ -23,8 +23,8 @@ def with_ascii_quotes(
 
 
 def with_noise(
-    documents: Iterable[Tuple[int, Sentences]], settings: CorpusSettings
-) -> Iterator[Tuple[int, Sentences]]:
+    documents: Iterable[Tuple[int, Tokenized]], settings: CorpusSettings
+) -> Iterator[Tuple[int, Tokenized]]:
     """Tokenized documents, some in lower case and some without punctuation: their
     sentences are still those of the text.
     """

@@ -25,7 +25,9 @@ class WindowReader(nn.Module):
         self.settings = settings
 
     def forward(self, x: Tensor, keep: Tensor, *before: Tensor) -> Tuple[Tensor, ...]:
-        """x (Floats3d): Token vectors, (2, steps * rows, projection).
+        """Run the LSTMs over a window.
+
+        x (Floats3d): Token vectors, (2, steps * rows, projection).
         keep (Floats3d): 0 where a token starts from the zero state, else 1; shape (2,
             steps * rows, 1).
         before (Floats2d): The state before the window: h and c of each layer, the

@@ -67,7 +67,9 @@ class Objective(nn.Module):
     def forward(
         self, batch: Window, states: List[Tensor], sample: Sample
     ) -> Tuple[Tensor, List[Tensor]]:
-        """batch (Window): A window of each row.
+        """The loss of a window, and the state after it.
+
+        batch (Window): A window of each row.
         states (List[Floats2d]): The state before the window: see WindowReader.
         sample (Sample): The words of the softmax.
         RETURNS (Tuple[Floats0d, List[Floats2d]]): The mean of both directions in nats

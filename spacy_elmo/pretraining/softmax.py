@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ..bilm.fusion import fusable
 from ..bilm.precision import casting
 
 # Tokens whose logits are in memory at a time on a CPU. With 2,048 negatives, compiled,
@@ -29,7 +30,7 @@ class Sample(NamedTuple):
         return self._replace(ids=self.ids.to(device))
 
     def log_expected(self, words: Tensor) -> Tensor:
-        """The log of how often words are expected in a sample of so many draws.
+        """The log of how often words are expected in a sample.
 
         words (Ints1d): Word ids, shape (n,).
         RETURNS (Floats1d): Shape (n,).
@@ -162,7 +163,7 @@ def _loss_and_gradients(
         column = hit.clamp_min(0)
         kept = logits.gather(1, column).masked_fill_(hit >= 0, -torch.inf)
         logits.scatter_(1, column, kept)
-        p, p_true, z, nats = _exponentials(logits, offset, true)
+        p, p_true, z, nats = exponentials(logits, offset, true)
         total += nats
         # The rows are divided by z where they are narrow: in h and in dh.
         scale = 1 / (z * n)
@@ -179,6 +180,7 @@ def _loss_and_gradients(
     return total / n, dh, d_weight.index_add_(0, targets, d_target), d_bias
 
 
+@fusable()
 def exponentials(
     logits: Tensor, offset: Tensor, true: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -196,15 +198,6 @@ def exponentials(
     p_true = torch.exp(true - highest)
     z = p.sum(1) + p_true
     return p.to(logits.dtype), p_true, z, (z.log() + highest - true).sum()
-
-
-_exponentials = exponentials
-
-
-def compile_softmax() -> None:
-    """Fuse the pointwise part by torch.compile, for this process."""
-    global _exponentials
-    _exponentials = torch.compile(exponentials)
 
 
 def _chunks(h: Tensor, n_words: int) -> List[slice]:

@@ -17,7 +17,8 @@ from .config import CorpusSettings
 if TYPE_CHECKING:
     from spacy.language import Language
 
-Sentences = List[List[str]]
+# The sentences of a document.
+Tokenized = List[List[str]]
 
 BATCH_DOCUMENTS = 64
 # Strings after which a tokenizer, which keeps all that it has seen, is made anew. In
@@ -31,14 +32,14 @@ _LINE_BREAKS = str.maketrans("\n\r", "  ")
 class Tokenizer:
     """A document -> sentences of words, by the tokenizer of a spaCy language."""
 
-    nlp: Dict[str, Any]  # [nlp] of a config
+    nlp_config: Dict[str, Any]  # [nlp] of a config
     settings: CorpusSettings  # [corpus] of a config
     code: Optional[Path] = None  # Python file with functions that [nlp] names
     # Made on first use, in the process that uses it.
     _language: Optional["Language"] = field(default=None, init=False)
     _segment: Any = field(default=None, init=False)
 
-    def __call__(self, document: Any) -> Sentences:
+    def __call__(self, document: Any) -> Tokenized:
         """Split a document.
 
         document (List[str] or List[List[str]] or Doc): Paragraphs of text, sentences
@@ -69,17 +70,17 @@ class Tokenizer:
 
             if self.code is not None:
                 import_file("python_code", self.code)
-            self._language = load_language(self.nlp)
+            self._language = load_language(self.nlp_config)
             # By name: the segmenters belong to the layers, which need not be known.
             segmenter = registry.misc.get("spacy_elmo.segment_sentences.v1")
             self._segment = segmenter(self.settings.max_length)
         return self._language
 
 
-def load_language(nlp: Dict[str, Any]) -> "Language":
+def load_language(nlp_config: Dict[str, Any]) -> "Language":
     """A pipeline of nothing but a tokenizer.
 
-    nlp (Dict[str, Any]): [nlp] of a config.
+    nlp_config (Dict[str, Any]): [nlp] of a config.
     RETURNS (Language): The pipeline. It takes a text of any length.
     RAISES (CorpusError): If spaCy does not know the language, or if its tokenizer
         needs a package that is not here.
@@ -87,11 +88,11 @@ def load_language(nlp: Dict[str, Any]) -> "Language":
     from spacy import lang as languages
     from spacy.util import load_model_from_config
 
-    config = {"nlp": {**nlp, "pipeline": []}, "components": {}}
+    config = {"nlp": {**nlp_config, "pipeline": []}, "components": {}}
     try:
         found = load_model_from_config(config, auto_fill=True)
     except ImportError as e:
-        code = nlp.get("lang")
+        code = nlp_config.get("lang")
         if "[E048]" in str(e):
             known = (m.name for m in iter_modules(languages.__path__) if m.ispkg)
             problem = Errors.E135.format(lang=code, known=", ".join(known))
@@ -107,7 +108,7 @@ def load_language(nlp: Dict[str, Any]) -> "Language":
 
 def tokenize(
     documents: Iterable[Tuple[int, Any]], tokenizer: Tokenizer, n_process: int
-) -> Iterator[Tuple[int, Sentences]]:
+) -> Iterator[Tuple[int, Tokenized]]:
     """Tokenize documents, a few batches ahead of the reader and no more.
 
     documents (Iterable[Tuple[int, Any]]): A number, which is passed on, and a
@@ -124,7 +125,7 @@ def tokenize(
     with ProcessPoolExecutor(
         n_process, get_context(start), _set_tokenizer, (tokenizer,)
     ) as pool:
-        under_way: deque[Future[List[Tuple[int, Sentences]]]] = deque()
+        under_way: deque[Future[List[Tuple[int, Tokenized]]]] = deque()
         batches = minibatch(documents, BATCH_DOCUMENTS)  # type: ignore[no-untyped-call]
         for batch in batches:
             under_way.append(pool.submit(_tokenize_batch, batch))
@@ -148,6 +149,6 @@ def _set_tokenizer(tokenizer: Tokenizer) -> None:
     _tokenizer = tokenizer
 
 
-def _tokenize_batch(batch: List[Tuple[int, Any]]) -> List[Tuple[int, Sentences]]:
+def _tokenize_batch(batch: List[Tuple[int, Any]]) -> List[Tuple[int, Tokenized]]:
     assert _tokenizer is not None
     return [(i, _tokenizer(document)) for i, document in batch]

@@ -18,21 +18,19 @@ from thinc.api import Config
 from tqdm import tqdm
 from wasabi import msg
 
-from ..bilm.char_conv import compile_split
-from ..bilm.lstm_grad import compile_cells
+from ..bilm.fusion import use_fusion
 from ..bilm.precision import has_fast_bfloat16
 from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..storage import hold
 from .checkpoint import CHECKPOINT, load_checkpoint, save_checkpoint
 from .config import Settings
 from .corpus import Corpus, load_corpora
-from .distributed import joined_processes
+from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate_files
 from .initialization import load_start
 from .language_model import VOCABULARY, write_model
 from .loggers import LOG, Log
 from .run import Run, count_steps, start_run, train_step
-from .softmax import compile_softmax
 from .vocabulary import write_vocabulary
 from .windows import Window
 
@@ -76,14 +74,9 @@ def pretrain(
         if processes.is_first:
             processes.wait()
         _check_words(settings, train, dev)
-        settings = _choose(settings, train, processes.device)
+        run = prepare_run(settings, train, processes)
         if not silent:
-            msg.info(_describe(settings, train))
-        if settings.training.compile:
-            compile_split()
-            compile_cells()
-            compile_softmax()
-        run = start_run(settings, train, processes)
+            msg.info(_describe(run.settings, train))
         load_checkpoint(run, output)
         if run.step and not silent:
             msg.info(f"Going on after step {run.step:,} of {run.n_steps:,}.")
@@ -94,6 +87,13 @@ def pretrain(
             write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
             log = Log(settings, output, run.step)
         return _Training(run, dev, output, log, silent).train()
+
+
+def prepare_run(settings: Settings, corpus: Corpus, processes: Processes) -> Run:
+    """A run before its first update, whose precision and compiling are chosen."""
+    settings = _choose(settings, corpus, processes.device)
+    use_fusion(settings.training.compile is True)
+    return start_run(settings, corpus, processes)
 
 
 @dataclass

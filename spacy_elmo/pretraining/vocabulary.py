@@ -1,6 +1,8 @@
 from collections import Counter
 from pathlib import Path
-from typing import List, Mapping, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Sequence, Tuple, Union
+
+import numpy.typing as npt
 
 from ..bilm.characters import BOS, EOS
 from ..errors import unusable
@@ -10,6 +12,7 @@ from .config import VocabularySettings
 UNK = "<UNK>"
 SPECIAL = (BOS, EOS, UNK)
 BOS_ID, EOS_ID, UNK_ID = range(3)
+Ints = npt.NDArray[Any]  # word ids
 # The words that the softmax predicts, or how to choose them from the text.
 Vocabulary = List[str] | VocabularySettings
 # bilm-tf's own files end in this line and tell its readers to skip it.

@@ -1,12 +1,14 @@
 """The windows of text that a step reads, in both directions."""
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..errors import CorpusError, Errors
-from .corpus import Corpus, Ints
-from .vocabulary import BOS_ID, EOS_ID
+from .vocabulary import BOS_ID, EOS_ID, Ints
+
+if TYPE_CHECKING:
+    from .corpus import Corpus
 
 # Windows that are cut out of the text at a time.
 BLOCK_WINDOWS = 64
@@ -61,7 +63,7 @@ class Rows:
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: "Corpus",
         n_rows: int,
         steps: int,
         seed: int,
@@ -125,8 +127,8 @@ class Rows:
         return self._ahead
 
     def _read_block(self) -> None:
-        """The next BLOCK_WINDOWS windows, inputs and targets side by side: for all
-        rows at once, which takes half the time of row after row.
+        """Read the next BLOCK_WINDOWS windows of all rows at once, which takes half the
+        time of row after row.
         """
         self._start, n = self.positions, BLOCK_WINDOWS * self.steps
         texts: List[Ints] = []  # whole sentences

@@ -1,7 +1,10 @@
 """A spaCy project for a language: its configs fit a text, a machine and a time."""
 
+import time
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Dict, List
 
@@ -9,13 +12,16 @@ import srsly
 from thinc.api import Config
 
 from ..pretraining.config import Sections, read_settings
-from ..pretraining.training import pretrain
+from ..pretraining.corpus import load_corpora
+from ..pretraining.distributed import joined_processes
+from ..pretraining.run import train_step
+from ..pretraining.training import prepare_run
 from .raw_text import HELDOUT, TEXT, Survey
 
 PROJECT, PRETRAINING, PIPELINE = "project.yml", "pretrain_small.cfg", "ner_tagger.cfg"
-# Words longer than the window lose their ends. The window is the smallest of these
-# that cuts fewer than one word in ten thousand.
-WINDOWS = (50, 75, 100, 150)
+# Longest words in characters: the smallest of these that cuts fewer than one word in
+# ten thousand.
+MAX_CHARACTERS = (50, 75, 100, 150)
 MAX_CUT = 0.0001
 # Steps that are run and, after those of the warm-up, timed.
 N_STEPS, WARM_UP = 12, 4
@@ -42,21 +48,23 @@ def shipped_config(name: str) -> Path:
 
 
 def pretrain_config(
-    path: Path, nlp: Dict[str, Any], tokenized: bool, survey: Survey
+    path: Path, nlp_config: Dict[str, Any], tokenized: bool, survey: Survey
 ) -> Config:
-    """A pretraining config for a language ([nlp]) and its text. `set_length` sets the
-    length of the run.
+    """A pretraining config for a language and its text. `set_length` sets the length of
+    the run.
 
     path (Path): The config that it is made from.
+    nlp_config (Dict[str, Any]): [nlp] of the config.
     RAISES (CorpusError, WeightsError): If that is no pretraining config.
     """
     texts = {"paths.train": f"corpus/{TEXT}", "paths.dev": f"corpus/{HELDOUT}"}
     settings = read_settings(path, texts)
     config = Config(settings.model_dump(include=set(Sections.model_fields)))
-    config["nlp"] = nlp
+    config["nlp"] = nlp_config
     config["corpus"]["tokenized"] = tokenized
-    fitting = [w for w in WINDOWS if survey.share_cut(w) < MAX_CUT]
-    config["model"]["char_cnn"]["max_characters_per_token"] = (*fitting, WINDOWS[-1])[0]
+    fitting = [n for n in MAX_CHARACTERS if survey.share_cut(n) < MAX_CUT]
+    char_cnn = config["model"]["char_cnn"]
+    char_cnn["max_characters_per_token"] = (*fitting, MAX_CHARACTERS[-1])[0]
     config["training"]["precision"] = "auto"
     # Each row needs documents of its own.
     while config["training"]["rows"] > max(1, survey.pieces // 2):
@@ -64,17 +72,25 @@ def pretrain_config(
     return config
 
 
-def measure_pace(config: Config, corpus: Path) -> float:
-    """Train for some steps on the beginning of a text.
+def measure_pace(config: Config, survey: Survey, corpus: Path, hours: float) -> float:
+    """How fast this machine trains in a run of some hours. Whether that is compiled
+    depends on its length, and so on its pace without that: it is measured twice.
 
     corpus (Path): The folder of the text. Receives a temporary folder.
     RETURNS (float): Tokens per second.
     """
+    planned, plain = config.copy(), config.copy()
+    plain["training"]["compile"] = False
+    set_length(planned, survey, _time_steps(plain, corpus), hours)
+    return _time_steps(planned, corpus)
+
+
+def _time_steps(config: Config, corpus: Path) -> float:
+    """Tokens per second of the first steps on the beginning of a text."""
     config = config.copy()
-    training = config["training"]
-    tokens = N_STEPS * training["rows"] * training["unroll_steps"]
-    training.update(max_tokens=tokens, max_epochs=1000.0, log_steps=1)
-    training.update(keep_best=False, patience=None)  # they need held-out text
+    # As long as the run will be, though the sample is short; the others need held-out
+    # text.
+    config["training"].update(max_epochs=1e9, keep_best=False, patience=None)
     with TemporaryDirectory(dir=corpus) as name:
         folder = Path(name)
         sample, path = folder / TEXT, folder / "config.cfg"
@@ -83,10 +99,17 @@ def measure_pace(config: Config, corpus: Path) -> float:
             sample.write_text(file.read(SAMPLE_CHARACTERS), encoding="utf8")
         config["paths"].update(train=str(sample), dev=None)
         config.to_disk(path)
-        pretrain(read_settings(path), folder, silent=True)
-        first, *_, last = list(srsly.read_jsonl(folder / "log.jsonl"))[WARM_UP:]
-    seconds = last["seconds"] - first["seconds"]
-    return float((last["tokens"] - first["tokens"]) / max(0.1, seconds))
+        settings = read_settings(path)
+        with joined_processes(settings.training.device) as processes:
+            train, _ = load_corpora(settings, folder)
+            run = prepare_run(settings, train, processes)
+            ends = []
+            for _ in range(N_STEPS):
+                train_step(run, run.rows.read())
+                ends.append(time.perf_counter())
+    # The first ones compile, and the median leaves out one that compiles later.
+    seconds = [end - start for start, end in pairwise(ends[WARM_UP:])]
+    return settings.training.tokens_per_step / median(seconds)
 
 
 def set_length(config: Config, survey: Survey, pace: float, hours: float) -> float:
@@ -119,10 +142,12 @@ def set_length(config: Config, survey: Survey, pace: float, hours: float) -> flo
     return epochs
 
 
-def pipeline_config(nlp: Dict[str, Any], components: List[str], hours: float) -> Config:
+def pipeline_config(
+    nlp_config: Dict[str, Any], components: List[str], hours: float
+) -> Config:
     """A pipeline on a shared ELMo component, made from a shipped config.
 
-    nlp (Dict[str, Any]): [nlp] of the config.
+    nlp_config (Dict[str, Any]): [nlp] of the config.
     components (List[str]): What `treebank.components_for` has found.
     hours (float): The time for the biLM. The pipeline's grows with it.
     """
@@ -138,7 +163,7 @@ def pipeline_config(nlp: Dict[str, Any], components: List[str], hours: float) ->
     }
     names = ["elmo", *components]
     config["components"] = {name: deepcopy(blocks[name]) for name in names}
-    config["nlp"].update(nlp, pipeline=names)
+    config["nlp"].update(nlp_config, pipeline=names)
     config["paths"].update(train="corpus/train", dev="corpus/dev", elmo="bilm")
     config["training"]["max_steps"] = STEPS + int(STEPS_PER_HOUR * hours)
     del config["training"]["score_weights"]  # spaCy knows those of its components

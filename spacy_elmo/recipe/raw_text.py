@@ -37,11 +37,13 @@ class Survey(NamedTuple):
     repeated: int
     lengths: Counter[int]
 
-    def share_cut(self, window: int) -> float:
-        """Share of the words that are longer than a window of characters. Two of the
+    def share_cut(self, max_characters: int) -> float:
+        """Share of the words that an encoder of this width cuts. Two of the
         characters mark where a word begins and ends.
         """
-        cut = sum(n for n_bytes, n in self.lengths.items() if n_bytes > window - 2)
+        cut = sum(
+            n for n_bytes, n in self.lengths.items() if n_bytes > max_characters - 2
+        )
         return cut / (self.words + self.heldout)
 
 

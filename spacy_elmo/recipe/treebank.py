@@ -23,8 +23,8 @@ Docs = List[Doc]
 def read_treebank(path: Path) -> Docs:
     """Read annotated sentences, ten to a Doc.
 
-    path (Path): A .conllu (of whose multiword tokens the whole is a token, as in the
-        text), a .iob or .conll with one token per line and its tag in the last column,
+    path (Path): A .conllu (a multiword token becomes one token, as it is in the text),
+        a .iob or .conll with one token per line and its tag in the last column,
         a .iob with one sentence per line, or a .spacy.
     RAISES (CorpusError): If the file is of another kind, damaged or without
         annotation.

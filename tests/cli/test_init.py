@@ -17,7 +17,10 @@ from typer.testing import CliRunner
 from weasel.cli.run import update_lockfile
 from weasel.util import load_project_config
 
+from spacy_elmo.pretraining import training
 from spacy_elmo.recipe import gain
+from spacy_elmo.recipe.project import measure_pace, pretrain_config
+from spacy_elmo.recipe.raw_text import split_text
 
 SENTENCE = """\
 # text = Anna liest das Buch.
@@ -173,6 +176,21 @@ def test_every_step_of_the_project(
     assert nlp("Anna liest.")._.elmo.shape == (3, 3, 24)
     assert nlp.meta["license"] == "CC0"
     assert (tmp_path / "de_pipeline_elmo" / "weights.hdf5").is_file()
+
+
+def test_the_pace_is_that_of_a_run_of_those_hours(inputs, tmp_path, monkeypatch):
+    """A long run is compiled. What it reports to is not told of the trial."""
+    compiled = []
+    monkeypatch.setattr(training, "use_fusion", compiled.append)
+    monkeypatch.setattr(training, "MIN_STEPS_TO_COMPILE", 3000)
+    monkeypatch.setenv("CXX", "true")  # there, and never run
+    survey = split_text(str(inputs / "text"), tmp_path)
+    config = pretrain_config(inputs / "tiny.cfg", {"lang": "de"}, False, survey)
+    logger = {"@loggers": "no_logger.v1"}
+    config["training"].update(compile="auto", logger=logger)
+    assert measure_pace(config, survey, tmp_path, hours=1.0) > 0
+    assert measure_pace(config, survey, tmp_path, hours=1e-4) > 0
+    assert compiled == [False, True, False, False]
 
 
 def test_a_corpus_that_is_there_is_left_alone(elmo, inputs, tmp_path):

@@ -61,7 +61,7 @@ def test_options_choose_the_words_and_the_layer(elmo, corpus, tiny_weights, tmp_
         (["{tiny}", "none.txt"], "ELMO050"),
         (["nowhere", "{text}"], "ELMO001"),
         (["{tiny}", "{text}", "--layer", "3"], "ELMO124"),
-        (["{tiny}", "{text}", "--min-count", "99"], "ELMO050"),
+        (["{tiny}", "{text}", "--min-count", "99"], "99 times or more"),
         (["{tiny}", "{text}", "--words", "{latin}"], "not UTF-8"),
     ],
 )

@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import made_up
 import numpy as np
@@ -35,6 +37,14 @@ def weights(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(weights):
     return LanguageModel.from_path(weights)
+
+
+def test_what_scores_loads_nothing_of_training():
+    code = "import sys, spacy_elmo.pretraining.language_model; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for name in ("pretraining.corpus", "pretraining.tokenizer", "text"):
+        assert f"spacy_elmo.{name}" not in found.split()
 
 
 def log_softmax(logits):

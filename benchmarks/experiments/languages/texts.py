@@ -54,8 +54,8 @@ def make_bilms(code: str, text: Path, folder: Path, minutes: List[float]) -> Non
         survey = split_text(str(text), folder / "corpus")
         nlp = {"lang": code, "tokenizer": RULES}
         config = pretrain_config(shipped_config(PRETRAINING), nlp, False, survey)
-        pace = measure_pace(config, folder / "corpus")
         for m, path in configs.items():
+            pace = measure_pace(config, survey, folder / "corpus", m / 60)
             set_length(config, survey, pace, m / 60)
             for part, name in (("train", TEXT), ("dev", HELDOUT)):
                 config["paths"][part] = str(folder / "corpus" / name)
