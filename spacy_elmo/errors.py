@@ -72,7 +72,7 @@ class Errors:
     E006 = "[ELMO006] {path} is not valid JSON ({reason})."
     E007 = "[ELMO007] {path}: '{key}': {problem} (found: {found})."
     E008 = (
-        "[ELMO008] {path}: the shape of dataset '{name}' is {found}, wanted {wanted}. "
+        "[ELMO008] {path}: shape of dataset '{name}': found {found}, wanted {wanted}. "
         "Check that the weights belong to the options in {options}."
     )
     E009 = (
@@ -168,14 +168,14 @@ class Errors:
         "[ELMO100] There is no published model '{name}': {names}, or nlpl/ID with a "
         "number of the NLPL repository's catalog."
     )
-    E101 = "[ELMO101] {url} cannot be downloaded: {problem}. Try again."
+    E101 = "[ELMO101] {url} cannot be downloaded: {problem}."
     E103 = (
         "[ELMO103] The model {name} has not been downloaded. Do it once: python -m "
         "spacy elmo download {name}"
     )
     E105 = (
-        "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
-        "set SPACY_ELMO_CACHE to another folder."
+        "[ELMO105] The download cannot be written to {path} ({reason}). Make room if "
+        "the disk is full, or set SPACY_ELMO_CACHE to another folder."
     )
     # Other commands
     E080 = (
@@ -197,8 +197,8 @@ class Errors:
         "behind. Wait for its end, or give another path."
     )
     E115 = (
-        "[ELMO115] {path} cannot be written ({reason}). Make room and start again: "
-        "what is written stays."
+        "[ELMO115] {path} cannot be written ({reason}). Make room if the disk is full, "
+        "and start again: what is written stays."
     )
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected exactly "
@@ -248,9 +248,9 @@ class Errors:
     E136 = (
         "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
         "what it needs; or take spaCy's rules for white space and punctuation, if the "
-        "language writes blanks between words (--nlp.tokenizer.@tokenizers "
+        "language writes spaces between words (--nlp.tokenizer.@tokenizers "
         "spacy.Tokenizer.v1 for 'pretrain', --tokenizer for 'init', a --pipeline else);"
-        " or give text whose words stand between blanks (--corpus.tokenized true for "
+        " or give text whose words stand between spaces (--corpus.tokenized true for "
         "'pretrain', else --tokenized)."
     )
     E137 = (

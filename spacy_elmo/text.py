@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
 
+Text = Union[str, List[str], "Doc"]
+
 SUFFIXES = (".txt", ".jsonl", ".spacy")
 KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -55,13 +57,13 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
         with file.open("rb") as opened:
             binary = b"\x00" in opened.read(4096)
         if not _kind(file) and (binary or file.suffix[1:].isalpha()):
-            raise unusable(file, f"is no {KNOWN}")
+            raise unusable(file, f"is not a {KNOWN}")
     return sorted(found)
 
 
 def read_documents(
     path: Path, *, strict: bool = False, keep_empty: bool = False
-) -> Iterator[Any]:
+) -> Iterator[Union[List[Any], "Doc"]]:
     """The documents of a file. A .txt is paragraphs, one per line, with an empty line
     after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
     format: one object per line, with "text" or "tokens". A .spacy DocBin gives Docs.
@@ -98,7 +100,7 @@ def read_documents(
 
 def read_texts(
     path: Path, *, tokenized: bool = False, keep_empty: bool = False
-) -> Iterator[Any]:
+) -> Iterator[Text]:
     """The texts of a file: each line of a .txt, each paragraph or list of tokens of a
     .jsonl, each Doc of a .spacy.
 
@@ -112,14 +114,13 @@ def read_texts(
             yield text.split() if tokenized and isinstance(text, str) else text
 
 
-def make_doc(nlp: "Language", text: Any) -> "Doc":
+def make_doc(nlp: "Language", text: Text) -> "Doc":
     """A Doc of a text that `read_texts` gives."""
     from spacy.tokens import Doc
 
     if isinstance(text, str):
         return nlp.make_doc(text)
-    doc: Doc = Doc(nlp.vocab, words=text) if isinstance(text, list) else text
-    return doc
+    return Doc(nlp.vocab, words=text) if isinstance(text, list) else text
 
 
 def read_lines(

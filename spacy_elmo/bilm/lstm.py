@@ -53,7 +53,7 @@ class LSTMLayer(nn.Module):
         self._clips = options.cell_clip or math.inf, proj_clip or math.inf
         self.precision = "float32"
         # Weights in a low precision, and what they were made of.
-        self._low: Optional[Tuple[Any, Arithmetic]] = None
+        self._low: Optional[Tuple[object, Arithmetic]] = None
 
     @property
     def weight(self) -> Tensor:
@@ -125,7 +125,7 @@ class LSTMLayer(nn.Module):
         return {**self.__dict__, "_low": None}  # made again where it is needed
 
 
-def _stamp(param: Tensor) -> Tuple[Any, ...]:
+def _stamp(param: Tensor) -> Tuple[torch.device, int, int]:
     """Changes whenever a parameter is moved, replaced or written to."""
     version = 0 if param.is_inference() else param._version
     return param.device, param.data_ptr(), version

@@ -21,7 +21,7 @@ from .files import ModelFiles
 from .lstm import LSTMLayer
 from .options import Options
 
-Floats = npt.NDArray[Any]
+Floats = npt.NDArray[np.float32]
 
 # Groups that describe the biLM: a dataset in them that the options do not ask for is an
 # error. Others, such as our softmax, are ignored.
@@ -64,7 +64,7 @@ def layout(
     return found
 
 
-def to_array(views: Sequence[Tensor]) -> npt.NDArray[np.float32]:
+def to_array(views: Sequence[Tensor]) -> Floats:
     """The dataset that these views of a parameter are."""
     return torch.cat([x.detach().float().cpu() for x in views], -1).numpy()
 
@@ -93,7 +93,7 @@ def open_hdf5(files: ModelFiles) -> Iterator[Tuple[Any, Dict[str, Tuple[int, ...
 
     shapes: Dict[str, Tuple[int, ...]] = {}
 
-    def visit(name: str, item: Any) -> None:
+    def visit(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset):
             shapes[name] = item.shape
 
@@ -120,7 +120,7 @@ def read_weights(
             for name, views in layout().items()
         }
         for name in [*wanted, *(n for n in found if n.startswith(KNOWN_GROUPS))]:
-            shapes = found.get(name, "none"), wanted.get(name, "none")
+            shapes = found.get(name, "nothing"), wanted.get(name, "nothing")
             check_shape(name, *shapes, files)
         # Zeros: the padding of kernels is in no file. `to_empty` would import sympy.
         for module in bilm.modules():
@@ -143,7 +143,7 @@ def check_shape(name: str, found: object, wanted: object, files: ModelFiles) -> 
         )
 
 
-def read_dataset(h5: Any, name: str, files: ModelFiles) -> npt.NDArray[np.float32]:
+def read_dataset(h5: Any, name: str, files: ModelFiles) -> Floats:
     """Read a dataset as float32, and check its numbers."""
     try:
         dataset = h5[name]

@@ -12,6 +12,8 @@ from ._app import app
 if TYPE_CHECKING:
     from spacy.language import Language
 
+    from ..layers.architectures import Mix
+    from ..pipeline.component import ELMo
     from ..pipeline.vector_files import Job
 
 
@@ -82,7 +84,7 @@ def embed_cli(
     msg.good(f"{n_texts:,} texts are in {output_path}")
 
 
-def _find_mix(nlp: "Language", component: Optional[str]) -> Tuple[Any, Any]:
+def _find_mix(nlp: "Language", component: Optional[str]) -> Tuple["ELMo", "Mix"]:
     """The mix of a component, or the only one of the pipeline, and the `elmo` component
     with the biLM that it mixes.
     """

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
 
+    from ..layers.architectures import Encoder, Mix
     from ..pipeline.component import ELMo
     from ..pipeline.vector_hooks import Layer
     from ..pretraining.tokenizer import Tokenizer
 
 DEFAULT_WEIGHTS = "en_elmo_sm"
 # Length of a batch of texts: characters, or tokens if they are split into words. At
-# the original size, the layers of that many tokens take 200 MB.
+# the original size, the layers of this many tokens take 200 MB.
 BATCH_LENGTH = 16_384
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
@@ -167,7 +168,7 @@ def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
         yield found
 
 
-def find_mixes(nlp: "Language") -> Iterator[Tuple[str, Any, Any]]:
+def find_mixes(nlp: "Language") -> Iterator[Tuple[str, "Encoder", "Mix"]]:
     """Find the mixes in all components of a pipeline, also in disabled ones.
 
     YIELDS (Tuple[str, Model, Model]): The component's name, the encoder that the mix

@@ -35,7 +35,8 @@ def vectors_cli(
     from ..storage import replacing
     from ..text import read_texts
 
-    words = [] if words_path is None else list(read_texts(words_path))
+    texts = read_texts(words_path, tokenized=True) if words_path else []
+    words = [str(word) for text in texts for word in text]
     nlp, elmo, tokenized = inputs.load_elmo(weights, None, lang, tokenized)
     opener = gzip.open if output_path.suffix == ".gz" else open
     # Opened first, so that an output that cannot be written fails at once.

@@ -73,7 +73,7 @@ def build_bilm(
     )
 
 
-def initialize(model: Model[InT, OutT], X: Any = None, Y: Any = None) -> None:
+def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) -> None:
     """Read the weights, which tell the dimensions."""
     options = get_shim(model).bilm.options
     model.set_dim("nO", options.width, force=True)

@@ -116,7 +116,7 @@ def _missing(docs: InT, component: Optional[Any]) -> InT:
     return [doc for doc in docs if len(doc) and _read(doc, component) is None]
 
 
-def _read(doc: Doc, component: Optional[Any]) -> Optional[Any]:
+def _read(doc: Doc, component: Optional[Any]) -> Optional[Floats3d]:
     """The layers, unless another component of the pipeline has set them."""
     layers = get_layers(doc)
     is_ours = component is None or is_set_by(doc, component.name)

@@ -35,7 +35,7 @@ def ScalarMix(
     gamma by up to its own size.
 
     dropout (float): Of the mixed vectors, in training (the paper: 0.5).
-    l2 (float): Weight of the regularizer l2 * ||w||^2, which pulls towards a plain
+    l2 (float): Weight of the regularizer l2 * ||w||^2, which pulls toward a plain
         average. Gamma is not regularized.
     layer_norm (bool): Normalize each layer of each token to mean 0 and variance 1
         first (the paper: false). The reference takes one mean over a whole batch,

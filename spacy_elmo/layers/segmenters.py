@@ -22,7 +22,7 @@ def segment_sentences(max_length: int = MAX_LENGTH) -> Segmenter:
     punctuation, so that ELMo can be the first component of a pipeline. The rule
     leaves the Doc as it is.
 
-    max_length (int): Cut after so many tokens in any case.
+    max_length (int): Cut after this many tokens in any case.
     RETURNS (Callable[[Doc], List[Span]]): Covers each token once and in order.
     """
     return _make(max_length, split=True)

@@ -12,6 +12,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 from thinc.types import Floats3d
 
+from ..layers.architectures import Encoder
 from ..layers.doc_encoder import get_shim
 from ..layers.extensions import set_layers
 from ..layers.listener import WeakLink, is_listener_of
@@ -36,7 +37,7 @@ class ELMo(TrainablePipe):
     def __init__(
         self,
         vocab: Vocab,
-        model: Model[List[Doc], List[Floats3d]],
+        model: Encoder,
         name: str = "elmo",
         *,
         nlp: Optional[Language] = None,
@@ -48,7 +49,7 @@ class ELMo(TrainablePipe):
         self.model = model
         self.name = name
         self.vectors = vectors
-        self.listener_map: Dict[str, List[Model[Any, Any]]] = {}
+        self.listener_map: Dict[str, List[Encoder]] = {}
         # Weak: the pipeline owns its components, not the other way around.
         self._nlp = WeakLink(nlp)
         _components.add(self)
@@ -62,21 +63,21 @@ class ELMo(TrainablePipe):
         return False
 
     @property
-    def listeners(self) -> List[Model[Any, Any]]:
+    def listeners(self) -> List[Encoder]:
         return [listener for found in self.listener_map.values() for listener in found]
 
     @property
     def listening_components(self) -> List[str]:
         return list(self.listener_map)
 
-    def add_listener(self, listener: Model[Any, Any], component_name: str) -> None:
+    def add_listener(self, listener: Encoder, component_name: str) -> None:
         """Connect a listener of another component."""
         found = self.listener_map.setdefault(component_name, [])
         if listener not in found:
             found.append(listener)
         listener.attrs["component"].connect(self)
 
-    def remove_listener(self, listener: Model[Any, Any], component_name: str) -> bool:
+    def remove_listener(self, listener: Encoder, component_name: str) -> bool:
         found = self.listener_map.get(component_name, [])
         if listener not in found:
             return False

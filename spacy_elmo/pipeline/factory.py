@@ -31,8 +31,8 @@ def make_elmo(
     layers in doc._.elmo, for listeners in other components and for scripts.
 
     model (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
-    vectors (int or str or List[float]): What token.vector, span.similarity and their
-        like are made from: see spacy_elmo.set_vector_hooks. None leaves them to spaCy.
+    vectors (int or str or List[float]): What token.vector, span.similarity and so on
+        are made from: see spacy_elmo.set_vector_hooks. None leaves them to spaCy.
     """
     from .component import ELMo
 

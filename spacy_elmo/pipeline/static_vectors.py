@@ -47,7 +47,7 @@ def average_contexts(
         for doc, layers in zip(docs, elmo.predict(docs)):
             X = select_layer(elmo.model.ops.to_numpy(layers), layer)
             for token, x in zip(doc, X):
-                # A blank in a word would be two words in a file of vectors.
+                # A space in a word would be two words in a file of vectors.
                 if len(token.text.split()) == 1:
                     counts[token.text] += 1
                     sums[token.text] += x

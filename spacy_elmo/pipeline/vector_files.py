@@ -15,14 +15,14 @@ import h5py
 import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
-from thinc.api import Model
 
 from ..bilm.official_format import digest
 from ..errors import CorpusError, Errors
+from ..layers.architectures import Mix
 from ..layers.doc_encoder import get_shim
 from ..storage import create_hdf5, replacing
 from ..storage import sha256 as sha256_of
-from ..text import make_doc, read_texts
+from ..text import Text, make_doc, read_texts
 from .component import ELMo
 from .vector_hooks import Floats, Layer, select_layer
 
@@ -35,12 +35,12 @@ class Job(NamedTuple):
 
     nlp: Language  # ends with its `elmo` component
     layer: Optional[Layer]  # None for all, (L + 1, n_tokens, width) as AllenNLP has it
-    mix: Optional[Model[Any, Any]]  # mixes the layers instead
+    mix: Optional[Mix]  # mixes the layers instead
     dtype: str  # "float32" or "float16"
-    tokenized: bool  # words of the texts stand between blanks
+    tokenized: bool  # words of the texts stand between spaces
     folder: Path  # of the parts
 
-    def read(self, file: Path) -> Iterator[Any]:
+    def read(self, file: Path) -> Iterator[Text]:
         return read_texts(file, tokenized=self.tokenized)
 
     def select(self, layers: Floats) -> Floats:
@@ -71,26 +71,28 @@ class Job(NamedTuple):
         }
 
 
-def open_folder(folder: Path, recipe: Dict[str, Any]) -> None:
-    """Make the folder of the parts, or go on with one that is there. No other run may
-    be writing to it.
+def open_folder(folder: Path, job: Dict[str, Any]) -> None:
+    """Make the folder of the parts, or go on with those that are there. No other run
+    may be writing to it.
 
-    RAISES (CorpusError): If the parts there are of another recipe.
+    job (Dict[str, Any]): What `Job.describe` gives.
+    RAISES (CorpusError): If the parts there are of another job.
     """
-    path = folder / "recipe.json"
+    path = folder / "job.json"
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(".*.hdf5.*"):  # of a run that was killed
         leftover.unlink()
-    if not path.is_file():
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(recipe), encoding="utf8")
-    found = json.loads(path.read_text(encoding="utf8"))
-    different = ", ".join(key for key in recipe if found.get(key) != recipe[key])
-    if different:
+    found = json.loads(path.read_text(encoding="utf8")) if path.is_file() else {}
+    different = ", ".join(key for key in job if found.get(key) != job[key])
+    if different and any(folder.glob("*.hdf5")):
         raise CorpusError(Errors.E110.format(path=folder, what=different))
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(job), encoding="utf8")
 
 
-def embed_file(job: Job, texts: Iterable[Any], number: int, n_process: int = 1) -> None:
+def embed_file(
+    job: Job, texts: Iterable[Text], number: int, n_process: int = 1
+) -> None:
     """Write the parts of a file that are not there yet, named by its number."""
 
     def missing() -> Iterator[Tuple[Doc, Tuple[Path, int]]]:
@@ -115,7 +117,7 @@ def write_part(job: Job, path: Path, docs: Iterable[Tuple[int, Doc]]) -> None:
 
 
 def merge(folder: Path, output: Path) -> None:
-    """Make one file of all parts; the texts of all files are numbered through."""
+    """Make one file of all parts; the texts of all files are numbered consecutively."""
     merged = folder / "merged"
     with _writing(merged) as out:
         for path in sorted(folder.glob("*.hdf5")):
@@ -127,7 +129,7 @@ def merge(folder: Path, output: Path) -> None:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[Any]:
+def _writing(path: Path) -> Iterator[h5py.File]:
     """A file as AllenNLP's `elmo` command writes it: a dataset for each text, named by
     its number, and `sentence_to_index`, which has the numbers by the words.
     """

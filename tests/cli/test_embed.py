@@ -263,6 +263,17 @@ def test_parts_of_other_settings_are_not_mixed_in(embed, elmo, corpus, tmp_path)
     assert "ELMO110" in result.text and "(layers)" in result.text
 
 
+def test_parts_that_say_not_what_they_are_of_are_not_mixed_in(elmo, corpus, tmp_path):
+    out = tmp_path / "folder"
+    assert elmo("embed", corpus, out, "--tokenized", "-S").exit_code == 0
+    (out / "job.json").unlink()
+    result = elmo("embed", corpus, out, "--tokenized", "-S")
+    assert result.exit_code == 1 and "ELMO110" in result.text
+    for part in out.glob("*.hdf5"):
+        part.unlink()
+    assert elmo("embed", corpus, out, "--tokenized", "-S").exit_code == 0
+
+
 @pytest.fixture
 def save_pipeline(nlp, tmp_path):
     """save_pipeline("a", [0, 1, 0]) -> the path of a pipeline with a tagger that

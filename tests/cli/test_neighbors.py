@@ -97,7 +97,7 @@ def test_every_kind_of_corpus_gives_the_same(find, corpus, tmp_path):
         )
 
 
-def test_tokenized_lines_are_split_at_blanks_only(find, tmp_path):
+def test_tokenized_lines_are_split_at_spaces_only(find, tmp_path):
     path = tmp_path / "tokens.txt"
     path.write_text("Don't play  (much) , Mr.Smith .\n")
     found = find(path, "They  don't play [Mr.Jones] .", "--tokenized", "-n", 9)

@@ -20,7 +20,7 @@ def corpus(tmp_path):
 
 def test_spacy_without_this_package_reads_them(elmo, corpus, tiny_weights, tmp_path):
     words = tmp_path / "words.txt"
-    words.write_text("gardener\nplay\n", encoding="utf8")
+    words.write_text("gardener\nplay in\n", encoding="utf8")
     out = tmp_path / "vectors.txt.gz"
     result = elmo("vectors", tiny_weights, corpus, out, "--words", words)
     assert result.exit_code == 0, result.output

@@ -24,7 +24,7 @@ def check(docs, others):
 
 def worker_processes(weights, method):
     # Torch has run in parallel before the workers start, as in any session of some
-    # length: without care a forked child then waits for ever.
+    # length: without care a forked child then waits forever.
     nlp = spacy.blank("xx")
     shim = add_elmo(nlp, weights=weights)
     listener = {"@architectures": "spacy_elmo.ELMoListener.v1"}
