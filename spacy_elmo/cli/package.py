@@ -12,7 +12,6 @@ from wasabi import msg
 from wasabi.markdown import MarkdownRenderer
 
 from ..errors import CorpusError, Errors
-from ..pretraining.loggers import LOG, read_log
 from ._app import app
 from .inputs import FILE, read_meta, read_tokenizer
 from .outputs import describe
@@ -113,6 +112,8 @@ def package_cli(
 
 def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
     """The meta.json of a biLM, completed from its config and its log."""
+    from ..pretraining.loggers import LOG, read_log
+
     lang = read_tokenizer(bilm, None, None).nlp_config["lang"]
     meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
     if (bilm / LOG).is_file():

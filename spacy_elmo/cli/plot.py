@@ -4,7 +4,6 @@ from typing import Any, Dict, List
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ..pretraining.loggers import read_log
 from ._app import app
 from .outputs import new_figure, save_figure
 
@@ -22,6 +21,8 @@ def plot_cli(
     Plot the curves of one or more pretraining runs: loss and held-out perplexity over
     tokens.
     """
+    from ..pretraining.loggers import read_log
+
     runs = {str(path): read_log(path) for path in logs}
     figure = new_figure(7, 5.2, layout="constrained")
     losses, perplexities = figure.subplots(2, 1, sharex=True)
