@@ -141,6 +141,8 @@ class BFloat16:
     def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
         width = x.shape[1]
         xh = self._rows(max(sizes), 2 * width)  # [x_t; h_{t-1}]
+        buffer = x.new_empty(max(sizes) * len(self.bias))
+        bias = self.bias.view(4, 1, -1)
         xs = (x if index is None else x[index]).split(list(sizes))
 
         def gates(t: int, h: Tensor) -> Tensor:
@@ -148,7 +150,9 @@ class BFloat16:
             xh[:n, :width] = xs[t]
             xh[:n, width:] = h
             g = (xh[: _rounded(n)] @ self.weight)[:n]
-            return _by_gate(g.float().add_(self.bias))
+            # Each gate is contiguous for its pointwise operations.
+            out = buffer[: g.numel()].view(4, n, -1)
+            return out.copy_(_by_gate(g)).add_(bias)
 
         return gates
 
