@@ -2,9 +2,10 @@
 
     python benchmarks/accuracy.py --data eval --output benchmarks
 
-Three arms for each task: the config with ELMo; the same config without its listener,
-but with the words themselves (NORM) among its attributes; spaCy's default tok2vec
-(HashEmbedCNN) and dropout. Each is a `python -m spacy train` of its own.
+Four arms for each task: the config with ELMo; the same, trained in int8; the same
+config without its listener, but with the words themselves (NORM) among its attributes;
+spaCy's default tok2vec (HashEmbedCNN) and dropout. Each is a `python -m spacy train`
+of its own.
 Runs that have a result are not repeated (--fresh repeats them).
 """
 
@@ -34,6 +35,7 @@ ARMS = {
     "spacy_default": "spaCy's default tok2vec",
     "no_listener": "without the listener",
     "elmo": "with ELMo",
+    "elmo_int8": "trained in int8",
 }
 DEFAULT_TOK2VEC = {
     "@architectures": "spacy.HashEmbedCNN.v2", "pretrained_vectors": None, "width": 96,
@@ -79,7 +81,9 @@ def make_config(task: str, arm: str, n_words: int) -> Config:
     _, name, component, _ = TASKS[task]
     config = Config().from_disk(ROOT / "configs" / name, interpolate=False)
     config["training"]["batcher"]["size"] = n_words
-    if arm != "elmo":
+    if arm == "elmo_int8":
+        config["components"]["elmo"]["model"]["precision"] = "int8"
+    elif arm != "elmo":
         config = without_elmo(config)
     model = config["components"][component]["model"]
     if arm == "no_listener":
@@ -103,7 +107,7 @@ def train(task: str, arm: str, seed: int, args: argparse.Namespace) -> Dict[str,
         "--paths.dev", dev, "--system.seed", seed, "--training.max_steps", args.steps,
         "--training.eval_frequency", max(1, args.steps // 3),
     ]  # fmt: skip
-    if arm == "elmo":
+    if arm.startswith("elmo"):
         command += ["--paths.elmo", args.weights]
     start = time.perf_counter()
     run_python(*command)
@@ -131,18 +135,19 @@ def render(results: Dict[str, Any]) -> str:
     for budget in sorted({key.split("/")[2] for key in runs}):
         rows = []
         for task, (data, _, _, score) in TASKS.items():
-            default, *others, elmo = (
+            scores = [
                 of_seeds(runs, f"{task}/{arm}/{budget}/", "score") for arm in ARMS
-            )
+            ]
+            default, elmo = scores[0], scores[2]
             in_int8 = of_seeds(runs, f"{task}/elmo/{budget}/", "score_int8")
             removed = "-"
             if default and elmo:
                 mean = statistics.mean(default)
                 removed = f"{(statistics.mean(elmo) - mean) / (1 - mean):.1%}"
-            cells = map(cell, (default, *others, elmo, in_int8))
+            cells = map(cell, (*scores, in_int8))
             rows.append([f"{data}, {score}", *cells, removed])
         steps, words = budget.split("x")
-        names = [*ARMS.values(), "the same, run in int8", "errors removed"]
+        names = [*ARMS.values(), "run in int8", "errors removed"]
         parts += [
             f"{steps} updates of {words} words; dev.\n", table(["task", *names], rows)
         ]  # fmt: skip
