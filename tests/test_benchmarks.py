@@ -99,6 +99,14 @@ def test_profile_pipeline(run, treebank, tiny_weights):
     assert found["milliseconds per sentence"]["elmo"] > 0
 
 
+def test_tuning(run, treebank):
+    args = ["--geometries", "toy", "--turns", 1, "--words", 60, "--text", treebank]
+    rows = run("tuning", *args)["toy"]
+    assert len(rows) == 12 and len({name for name, *_ in rows}) == 7
+    for _, _, *ratios in rows:
+        assert len(ratios) >= 2 and min(ratios) > 0
+
+
 def test_long_run(run, tiny_weights):
     sizes = ["--words", 300, "--every", 100, "--doc-words", 50]
     found = run("long_run", "--weights", tiny_weights, *sizes)

@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from .fusion import fusable
 from .precision import casting
-from .tuning import CHUNK_WINDOWS, at_once
+from .tuning import WINDOW_MULTIPLE, at_once
 
 
 def convolve_train(
@@ -50,7 +50,7 @@ class _ConvolveAndPool(torch.autograd.Function):
         width, d, n_filters = weight.shape
         sizes = [(ids.shape[0] - width + 1, ids.shape[1]) for ids in blocks]
         n_windows = sum(longest * n for longest, n in sizes)
-        n_padded = -(-n_windows // CHUNK_WINDOWS) * CHUNK_WINDOWS
+        n_padded = -(-n_windows // WINDOW_MULTIPLE) * WINDOW_MULTIPLE
         embed = char_embed.to(dtype)
         windows = embed.new_empty(n_padded, width * d)
         windows[n_windows:] = 0.0
@@ -59,7 +59,7 @@ class _ConvolveAndPool(torch.autograd.Function):
             part.unflatten(2, (width, d)).copy_(embedded.transpose(2, 3))
         kernel = weight.reshape(width * d, n_filters).to(dtype)
         response = embed.new_empty(n_padded, n_filters)
-        size = at_once(CHUNK_WINDOWS, weight.device)
+        size = at_once(WINDOW_MULTIPLE, weight.device)
         for rows, out in zip(windows.split(size), response.split(size)):
             torch.mm(rows, kernel, out=out)
         best = torch.cat([part.amax(0) for part in _parts(response, sizes)])
@@ -83,7 +83,7 @@ class _ConvolveAndPool(torch.autograd.Function):
             share_gradient(*block)
         d_kernel = (windows.t() @ d_response).float()
         d_windows = torch.empty_like(windows)
-        size = at_once(CHUNK_WINDOWS, windows.device)
+        size = at_once(WINDOW_MULTIPLE, windows.device)
         for rows, out in zip(d_response.split(size), d_windows.split(size)):
             torch.mm(rows, kernel.t(), out=out)
         d_embed = d_pooled.new_zeros(ctx.n_characters, d)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from .char_conv import convolve_train
 from .characters import PADDING
 from .options import N_CHARACTERS, CharCNNOptions
-from .tuning import BLOCK_WORDS, CHUNK_WORDS, WORD_LENGTHS, at_once
+from .tuning import BLOCK_WORDS, WORD_LENGTHS, WORD_MULTIPLE, at_once
 
 
 class CharacterEncoder(nn.Module):
@@ -52,7 +52,7 @@ class CharacterEncoder(nn.Module):
         pooled = self.convolve(char_ids)  # (n_words, n_filters)
         n_words = len(pooled)
         if pooled.requires_grad:
-            pooled = F.pad(pooled, (0, 0, 0, -n_words % CHUNK_WORDS))
+            pooled = F.pad(pooled, (0, 0, 0, -n_words % WORD_MULTIPLE))
         for highway in self.highways:
             pooled = highway(pooled)
         if self.projection is not None:

@@ -29,10 +29,10 @@ from .vocabulary import (
 )
 
 VERSION = 3
-# Tokens that are in memory at a time while the ids are rewritten, and words whose
-# characters are.
-CHUNK_TOKENS = 1 << 22
-CHUNK_WORDS = 1 << 16
+# Bound the memory while a cache is written: tokens whose ids are rewritten at a time,
+# and words whose characters are.
+TOKENS_AT_ONCE = 1 << 22
+WORDS_AT_ONCE = 1 << 16
 
 
 class TextCounts(NamedTuple):
@@ -276,12 +276,12 @@ def _write_cache(
     # Read and written chunk by chunk: pages of memory maps count as this process's.
     provisional = folder / "provisional.bin"
     with provisional.open("rb") as before, (folder / "tokens.bin").open("wb") as out:
-        while len(chunk := np.fromfile(before, np.int32, CHUNK_TOKENS)):
+        while len(chunk := np.fromfile(before, np.int32, TOKENS_AT_ONCE)):
             rank[chunk].tofile(out)
     provisional.unlink()
     with (folder / "characters.bin").open("wb") as out:
-        for i in range(0, len(words), CHUNK_WORDS):
-            words_to_ids(words[i : i + CHUNK_WORDS], width).tofile(out)
+        for i in range(0, len(words), WORDS_AT_ONCE):
+            words_to_ids(words[i : i + WORDS_AT_ONCE], width).tofile(out)
     (folder / "words.txt").write_bytes(("\n".join(words) + "\n").encode("utf8"))
     counts["words"] = sum(n_read)
     counts["unknown"] = n_read[UNK_ID] + sum(frequency[w] for w in words[size:])

@@ -7,6 +7,7 @@ import torch
 from spacy.training.batchers import minibatch_by_words
 
 from ..bilm import BiLM
+from ..bilm.tuning import SORTED_TOKENS
 from .corpus import Corpus
 from .distributed import ALONE, Processes
 from .language_model import log_likelihoods
@@ -14,9 +15,6 @@ from .softmax import Softmax
 from .vocabulary import EOS_ID, UNK_ID, Ints
 
 Floats1d = npt.NDArray[np.float64]
-
-# Texts are read by length; so many tokens of them are sorted at a time.
-SORTED_TOKENS = 1 << 18
 
 
 class Perplexity(NamedTuple):

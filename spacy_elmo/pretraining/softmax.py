@@ -9,14 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from ..bilm.fusion import fusable
 from ..bilm.precision import casting
-
-# Tokens whose logits are in memory at a time on a CPU. With 2,048 negatives, compiled,
-# half as many take 1.26 times as long in bfloat16 and 1.11 times in float32; twice as
-# many are no faster. With a large vocabulary fewer tokens bound the memory (2**25
-# floats are 128 MB). A GPU takes four times that, in as few chunks as it can.
-CHUNK_TOKENS = 512
-MAX_LOGITS = 1 << 25
-MAX_LOGITS_OF_GPU = 1 << 27
+from ..bilm.tuning import LOSS_TOKENS, MAX_LOGITS, MAX_LOGITS_OF_GPU
 
 
 class Sample(NamedTuple):
@@ -204,5 +197,5 @@ def _chunks(h: Tensor, n_words: int) -> List[slice]:
     """Slices of the tokens whose logits for `n_words` words are in memory at once."""
     size = max(1, MAX_LOGITS_OF_GPU // n_words)
     if h.device.type == "cpu":
-        size = max(1, min(CHUNK_TOKENS, MAX_LOGITS // n_words))
+        size = max(1, min(LOSS_TOKENS, MAX_LOGITS // n_words))
     return [slice(i, i + size) for i in range(0, len(h), size)]

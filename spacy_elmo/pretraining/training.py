@@ -20,6 +20,7 @@ from wasabi import msg
 
 from ..bilm.fusion import use_fusion
 from ..bilm.precision import has_fast_bfloat16
+from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..storage import hold
 from .checkpoint import CHECKPOINT, load_checkpoint, save_checkpoint
@@ -36,8 +37,6 @@ from .windows import Window
 
 CONFIG = "config.cfg"
 LOCK = ".pretrain.lock"
-# A run of fewer updates ends before compiling has paid: it takes about a minute.
-MIN_STEPS_TO_COMPILE = 1000
 # Share of unknown words from which a perplexity says little.
 MANY_UNKNOWN = 0.5
 

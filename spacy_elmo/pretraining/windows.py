@@ -4,14 +4,12 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from ..bilm.tuning import BLOCK_WINDOWS
 from ..errors import CorpusError, Errors
 from .vocabulary import BOS_ID, EOS_ID, Ints
 
 if TYPE_CHECKING:
     from .corpus import Corpus
-
-# Windows that are cut out of the text at a time.
-BLOCK_WINDOWS = 64
 
 
 def directions(tokens: Ints) -> Ints:
@@ -127,8 +125,8 @@ class Rows:
         return self._ahead
 
     def _read_block(self) -> None:
-        """Read the next BLOCK_WINDOWS windows of all rows at once, which takes half the
-        time of row after row.
+        """Cut out the next BLOCK_WINDOWS windows of all rows at once, which takes half
+        the time of row after row.
         """
         self._start, n = self.positions, BLOCK_WINDOWS * self.steps
         texts: List[Ints] = []  # whole sentences
