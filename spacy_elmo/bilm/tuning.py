@@ -1,6 +1,7 @@
-"""Every constant that decides the speed of the biLM; none changes a result. Each has
-its measurement: on two cores of a Xeon with AVX-512 and AMX, unless it says more.
-benchmarks/speed.py and benchmarks/costs.py measure the whole.
+"""Every constant that decides speed; none changes a result by more than its rounding.
+Figures are of a Xeon with AVX-512 and AMX. Those of one core, by benchmarks/tuning.py,
+are the time with another value over the time with this one, for en_elmo_sm and for the
+original size (about 0.05 either way is noise). benchmarks/speed.py measures the whole.
 """
 
 import torch
@@ -16,14 +17,16 @@ MAX_BATCH_WORDS = 4096
 # -- Token encoder ---------------------------------------------------------------
 # Words are convolved in groups of like length, which end at these lengths in
 # characters, word marks included: no window of padding but the one they all share.
+# All in one group: 1.2 and 1.1; half or twice as many groups: 1.0.
 WORD_LENGTHS = (3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 26, 34)
-# Words of a group at a time: bounds the memory of the responses.
+# Words of a group at a time: bounds the memory of the responses. Any other: 1.0.
 BLOCK_WORDS = 256
 # In training, words are padded to a multiple of this: oneDNN compiles a kernel for
-# each new shape, which takes longer than the product itself.
+# each new shape, which takes longer than the product itself. Without: 1.1 and 1.06;
+# half as many: 1.0, twice as many: 1.0 and 1.2.
 WORD_MULTIPLE = 256
 # For the same reason, each product of the convolutions has this many windows, whatever
-# the words.
+# the words. Half as many: 1.0, twice as many: 1.0 and 1.08.
 WINDOW_MULTIPLE = 2048
 
 
@@ -33,9 +36,11 @@ def at_once(size: int, device: torch.device) -> int:
 
 
 # -- LSTM, float32 ---------------------------------------------------------------
-# A step of at least so many rows is one product of its inputs and its state. With
+# A step of at least this many rows is one product of its inputs and its state. With
 # fewer rows, reading the weights takes longer than the product: then steps of up to
-# CHUNK_TOKENS tokens share one product of their inputs.
+# CHUNK_TOKENS tokens share one product of their inputs. Where none share: 1.05 and 1.36
+# on a treebank, 1.15 and 1.33 for one sentence; half or twice as many tokens: 1.0.
+# Where all do, whatever their rows: 1.0 on one core, not measured on more.
 ROWS_ALONE = 128
 CHUNK_TOKENS = 384
 # If inputs repeat this often on average, their products are computed once: 1.10x on a
@@ -43,19 +48,20 @@ CHUNK_TOKENS = 384
 # and unit of the cell: at most 270 MB for a batch at the original size, and half of
 # that for running text.
 LEAST_READINGS = 2
-# If a row of the kernel has a multiple of ALIASED numbers, it is padded by so many.
+# If a row of the kernel has a multiple of ALIASED numbers, it is padded by 16.
 # Else all elements of a column share a few sets of the processor's cache: a product of
 # 32 to 128 rows takes 1.2 to 1.3 times as long at the original size, and the biLM over
 # a treebank 1.2 times at the small one.
 ALIASED = 4096
 KERNEL_PADDING = 16
-# In training, kernels are copied, and all of their rows padded by so many, for the same
-# reason: at a power of two the products take twice as long.
+# In training, kernels are copied, and all of their rows padded, lest the products take
+# twice as long at a power of two.
 TRAINING_PADDING = 64
 
 # -- LSTM, bfloat16 --------------------------------------------------------------
-# Rows are padded to a multiple of this, for the same reason as CHUNK_WORDS. So are
-# those of the kernels in training: a GPU has no fast product of an odd number.
+# Rows are padded to a multiple of this, of which oneDNN compiles fewer kernels. So are
+# those of the kernels in training: a GPU has no fast product of an odd number. On a CPU
+# with AMX, none, half or twice this: 1.0.
 ROW_MULTIPLE = 16
 
 # -- Pretraining -----------------------------------------------------------------
@@ -68,7 +74,8 @@ MIN_STEPS_TO_COMPILE = 1000
 LOSS_TOKENS = 512
 MAX_LOGITS = 1 << 25
 MAX_LOGITS_OF_GPU = 1 << 27
-# Windows that are cut out of the text at a time.
+# Windows that are cut out of the text at a time: bounds the memory.
 BLOCK_WINDOWS = 64
-# In evaluation, texts are read by length: tokens that are sorted at a time.
+# In evaluation, texts are read by length. Tokens that are sorted at a time: bounds the
+# memory.
 SORTED_TOKENS = 1 << 18
