@@ -1,8 +1,9 @@
 """Coded messages: what was found and where, then what to do."""
 
 import math
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Union
+from typing import Iterable, Union
 
 
 class WeightsError(ValueError):
@@ -30,6 +31,12 @@ def looked_for(path: Union[str, Path]) -> str:
     return str(path) if Path(path).is_absolute() else f"{path} (in {Path.cwd()})"
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """For a message: the known names that are like this one, if there are any."""
+    close = get_close_matches(name, known, n=2, cutoff=0.5)
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
 def unusable(path: Union[str, Path], problem: str) -> CorpusError:
     """The error of a file, or of a section of a config, with its name in front."""
     return CorpusError(Errors.E051.format(path=path, problem=problem))
@@ -55,9 +62,10 @@ def require_number(
 class Errors:
     # Options and weights
     E001 = (
-        "[ELMO001] No such file or directory: {path}. Give a registered name ({names}),"
-        " the name of a published model ({published}), or a path: a directory or .zip "
-        "with options.json and one .hdf5 file, or an .hdf5 file beside its options."
+        "[ELMO001] No such file or directory: {path}.{hint} Give a registered name "
+        "({names}), the name of a published model ({published}), or a path: a directory"
+        " or .zip with options.json and one .hdf5 file, or an .hdf5 file beside its "
+        "options."
     )
     E002 = (
         "[ELMO002] {path}: found {n} {what}, expected exactly one. A model is one "
@@ -67,8 +75,14 @@ class Errors:
         "[ELMO003] {path} is an ELMoForManyLangs model (found {found}), a different "
         "architecture. Use a model in bilm-tf's format: options.json and an .hdf5 file."
     )
-    E004 = "[ELMO004] {path} is not a readable HDF5 file ({reason}). Fetch it again."
-    E005 = "[ELMO005] {path} is not a readable zip archive ({reason}). Fetch it again."
+    E004 = (
+        "[ELMO004] {path} is not a readable HDF5 file ({reason}). If it is damaged or "
+        "incomplete, copy or download it again."
+    )
+    E005 = (
+        "[ELMO005] {path} is not a readable zip archive ({reason}). If it is damaged or"
+        " incomplete, copy or download it again."
+    )
     E006 = "[ELMO006] {path} is not valid JSON ({reason})."
     E007 = "[ELMO007] {path}: '{key}': {problem} (found: {found})."
     E008 = (
@@ -212,9 +226,13 @@ class Errors:
         "[ELMO122] {pipeline} has no 'elmo' component. Give a pipeline that has one, "
         "or --weights instead of --pipeline."
     )
+    E123 = (
+        "[ELMO123] {name} is a biLM, and not a pipeline with one. Give a pipeline here;"
+        " 'spacy elmo info' describes a biLM."
+    )
     E124 = (
-        "[ELMO124] There is no layer {layer!r}{has}: use 'top', 'mean', the number of "
-        "a layer from 0 to L, or L + 1 weights, none negative, that sum to 1."
+        "[ELMO124] {layer!r} is no layer and no mix{has}: use 'top', 'mean', the number"
+        " of a layer from 0 to L, or L + 1 weights, none negative, that sum to 1."
     )
     E125 = (
         "[ELMO125] The similarity of this {type} is that of ELMo vectors of width "
@@ -239,6 +257,10 @@ class Errors:
     E132 = (
         "[ELMO132] The treebank {name} is too small to hold out a tenth of it: give "
         "--dev, or {wanted} sentences or more."
+    )
+    E133 = (
+        "[ELMO133] {path} is there already. Replace it by --force, or give another "
+        "folder, --name or --version."
     )
     E134 = "[ELMO134] Packages are made by 'wheel' or 'build': pip install wheel"
     E135 = (
@@ -282,7 +304,7 @@ class Warnings:
         "without it. If the file is damaged, remove it."
     )
     W005 = (
-        "[ELMOW005] {path}: {n:,} lines are not UTF-8, the first of them line {first}. "
+        "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}. "
         "Each wrong byte was read as U+FFFD. If the file has another encoding, convert "
         "it, for instance by 'iconv -f latin1 -t utf8'."
     )

@@ -15,9 +15,9 @@ def download_cli(
     silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """
-    Download a published biLM into the cache folder (SPACY_ELMO_CACHE, by default
-    spacy_elmo in the user's cache folder), where `weights = "allennlp/original"`
-    finds it.
+    Download a published biLM into the cache folder. That is SPACY_ELMO_CACHE, by
+    default spacy_elmo in the user's cache folder; `weights = "allennlp/original"`
+    finds the model there.
     """
     from ..weights.published import MODELS, cache_folder, cached_path, download
 
@@ -30,5 +30,5 @@ def download_cli(
         for name, model in MODELS.items()
     ]
     rows.append(("nlpl/ID", "ID: a number in vectors.nlpl.eu/repository/20.json", ""))
-    msg.table(rows, header=("Name", "Model", "Here"), divider=True)
+    msg.table(rows, header=("Name", "Model", "Here"), divider=True, max_col=60)
     msg.text(f"Cache folder: {cache_folder()}")

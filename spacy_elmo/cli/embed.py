@@ -37,9 +37,9 @@ def embed_cli(
     silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """
-    Write the layers of each text (each line of a .txt) to HDF5, in the layout of
-    AllenNLP's elmo command. An interrupted run continues where it stopped. With Ray
-    Data, each file of the text is a task, so a single file uses one worker.
+    Write the layers of each line of a text to HDF5. The layout is that of AllenNLP's
+    elmo command. An interrupted run continues where it stopped. With Ray Data, each
+    file of the text is a task, so a single file uses one worker.
     """
     from tqdm import tqdm
 

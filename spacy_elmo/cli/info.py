@@ -17,8 +17,8 @@ def info_cli(
     as_json: bool = JSON,
 ) -> None:
     """
-    Print what a biLM is: its geometry, its parameters, its digests and its license.
-    The digest of the parameters stays the same when a pipeline is saved with them.
+    Print a biLM's geometry, parameters, digests and license. The digest of the
+    parameters stays the same when a pipeline is saved with them.
     """
     from ..bilm import BiLM
     from ..bilm.files import find_files

@@ -56,11 +56,12 @@ def init_cli(
     run: bool = Opt(True, "--run/--no-run", help="Run the project, or only write it"),
 ) -> None:
     """
-    From raw text and annotated sentences to a trained and packaged pipeline with an
-    ELMo of its own: check the text, measure how fast this machine trains, write a
-    spaCy project for it, and run that. Run the same command again to resume.
+    Go from raw text to a packaged pipeline with its own ELMo. The command checks text
+    and annotated sentences, measures how fast this machine trains, writes a spaCy
+    project for it, and runs that. Run the same command again to resume.
     """
     from ..recipe.project import PROJECT
+    from ..text import find_texts
 
     if not name.isidentifier():  # found now, not after the training
         raise CorpusError(Errors.E139.format(name=name))
@@ -78,6 +79,7 @@ def init_cli(
         if different:
             raise CorpusError(Errors.E110.format(path=path, what=different))
     else:
+        find_texts(text)  # fails before the questions
         given["license"] = ask(license, "License of the packages")
         given["sources"] = ask(sources, "What the text is, for the model card")
         write(output_path, given)

@@ -76,6 +76,20 @@ def read_meta(path: Path) -> Dict[str, Any]:
         raise WeightsError(Errors.E006.format(path=path, reason=e)) from None
 
 
+def load_pipeline(name: str) -> "Language":
+    """Load a pipeline, given its name or path.
+
+    RAISES (CorpusError): If it is a biLM.
+    """
+    from spacy.util import load_model
+
+    from ..weights import registered_names
+
+    if name in registered_names() or (Path(name) / "options.json").is_file():
+        raise CorpusError(Errors.E123.format(name=name))
+    return load_model(name)
+
+
 def load_elmo(
     weights: Optional[str],
     pipeline: Optional[str],
@@ -89,8 +103,6 @@ def load_elmo(
     RAISES (CorpusError): If the options exclude each other, or if the pipeline has no
         such component.
     """
-    from spacy.util import load_model
-
     from ..pipeline.component import ELMo
     from ..pretraining.tokenizer import load_language
     from ..weights import resolve
@@ -102,7 +114,7 @@ def load_elmo(
         nlp = load_language(tokenizer.nlp_config)
         nlp.add_pipe("elmo", config={"model": {"weights": weights}})
     elif weights is None:
-        nlp = load_model(pipeline)
+        nlp = load_pipeline(pipeline)
     else:
         raise CorpusError(Errors.E126)
     elmo = next((pipe for _, pipe in nlp.pipeline if isinstance(pipe, ELMo)), None)

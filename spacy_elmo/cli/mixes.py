@@ -8,7 +8,7 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from .inputs import JSON, find_mixes
+from .inputs import JSON, find_mixes, load_pipeline
 from .outputs import new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -24,12 +24,10 @@ def mix_cli(
     ),
 ) -> None:
     """
-    Print how each component of a trained pipeline mixes the layers of its biLM: the
-    weights s_0 (token layer) to s_L, which sum to 1, and the scale gamma.
+    Print how each component of a pipeline mixes the layers. These are the weights s_0
+    (token layer) to s_L, which sum to 1, and the scale gamma.
     """
-    from spacy.util import load_model
-
-    mixes = get_mixes(load_model(pipeline))
+    mixes = get_mixes(load_pipeline(pipeline))
     if not mixes:
         raise CorpusError(Errors.E080.format(pipeline=pipeline))
     if plot_path is not None:

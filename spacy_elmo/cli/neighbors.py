@@ -44,9 +44,9 @@ def neighbors_cli(
     as_json: bool = inputs.JSON,
 ) -> None:
     """
-    Search a corpus for the contexts that are nearest to that of a word, by the cosine
-    of a layer of the biLM. The query's own sentence does not count, and a repeated
-    sentence counts once.
+    Search a corpus for the contexts nearest to that of a word. Nearest by the cosine
+    of a layer of the biLM; the first row printed is the query. Its own sentence does
+    not count, and a repeated sentence counts once.
     """
     from ..pipeline.nearest import find_neighbors
 

@@ -59,7 +59,9 @@ def package_cli(
     ),
     output_path: Path = Arg(..., help="Output parent directory", file_okay=False),
     name: Optional[str] = Opt(None, "--name", "-n", help="Name of package and weights"),
-    version: Optional[str] = Opt(None, "--version", "-v", help="Version"),
+    version: Optional[str] = Opt(
+        None, "--version", "-v", help="Default: that in meta.json, or 0.0.0"
+    ),
     license: Optional[str] = Opt(
         None, "--license", "-L", help="License; asked for if it is not known"
     ),
@@ -75,8 +77,8 @@ def package_cli(
     force: bool = Opt(False, "--force", "-f", help="Overwrite an existing package"),
 ) -> None:
     """
-    Make an installable Python package of a biLM, with a model card. Once installed, it
-    is found by its name: weights = "hu_novels_elmo".
+    Make an installable package of a biLM, with a model card. Once installed, it is
+    found by its name: weights = "hu_novels_elmo".
     """
     from spacy.cli.package import get_build_formats
 
@@ -92,7 +94,7 @@ def package_cli(
         raise CorpusError(Errors.E139.format(name=meta["name"]))
     folder = output_path / f"{meta['name']}-{meta['version']}"
     if folder.exists() and not force:
-        raise CorpusError(Errors.E111.format(path=folder))
+        raise CorpusError(Errors.E133.format(path=folder))
     bilm = BiLM.from_path(input_path)
     if "license" not in meta:
         if not sys.stdin.isatty():

@@ -18,8 +18,8 @@ def plot_cli(
     output_path: Path = Opt(Path("log.png"), "--output", "-o", help="Image file"),
 ) -> None:
     """
-    Plot the curves of one or more pretraining runs: loss and held-out perplexity over
-    tokens.
+    Plot loss and held-out perplexity of pretraining runs. The x axis is the tokens
+    read.
     """
     from ..pretraining.loggers import read_log
 

@@ -26,7 +26,8 @@ def score_cli(
     as_jsonl: bool = Opt(False, "--jsonl", "-j", help="Print JSON lines, not TSV"),
 ) -> None:
     """
-    Print how likely sentences and their words are: a line for each line of the text.
+    Print how likely sentences and their words are. Each line of the text gives one
+    line, also an empty one.
 
     log2_forward, log2_backward: the log-likelihood of the sentence and its end
     (backward: its beginning) in bits. bits_per_character: of both directions on

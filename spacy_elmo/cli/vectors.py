@@ -27,7 +27,7 @@ def vectors_cli(
     tokenized: Optional[bool] = inputs.TOKENIZED,
 ) -> None:
     """
-    Write static word vectors: for each word of a text, the mean of its contextual
+    Write static word vectors. Each word of a text gets the mean of its contextual
     vectors there. A pipeline with them needs neither the biLM nor this package:
     python -m spacy init vectors LANG OUTPUT_PATH PIPELINE
     """

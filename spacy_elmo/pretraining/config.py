@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from thinc.api import Config
 
 from ..bilm import Options
-from ..errors import CorpusError, Errors, unusable
+from ..errors import CorpusError, Errors, did_you_mean, unusable
 
 Count = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -202,9 +202,11 @@ def check_sections(config: Dict[str, Any]) -> Sections:
         section: Any = Sections
         for parent in parents:
             section = section.model_fields[parent].annotation
+        known = list(section.model_fields)
+        hint = did_you_mean(name, known)
         where = f"[{'.'.join(parents)}]" if parents else "the config"
-        problem = f"is not a setting of {where}. Those are "
-        raise unusable(name, problem + ", ".join(section.model_fields))
+        problem = f"no setting is named '{name}'.{hint} There are {', '.join(known)}"
+        raise unusable(where, problem)
     wanted = error["msg"].replace("Input should be ", "")
     name = ".".join([*parents, name])
     raise CorpusError(

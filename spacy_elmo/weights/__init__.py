@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import List, Union
 
 from .. import registry
-from ..errors import Errors, MissingWeights, looked_for
+from ..errors import Errors, MissingWeights, did_you_mean, looked_for
 from .bundled import en_elmo_sm
 from .published import MODELS, cached_path, find_published
 
@@ -26,9 +26,14 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     name = str(name_or_path)
     model = find_published(name)
     if model is None:
-        names, others = ", ".join(registered_names()), ", ".join(MODELS)
+        names = registered_names()
         raise MissingWeights(
-            Errors.E001.format(path=looked_for(name), names=names, published=others)
+            Errors.E001.format(
+                path=looked_for(name),
+                hint=did_you_mean(name, [*names, *MODELS]),
+                names=", ".join(names),
+                published=", ".join(MODELS),
+            )
         )
     cached = cached_path(name, model)
     if not cached.exists():

@@ -193,6 +193,12 @@ def test_the_pace_is_that_of_a_run_of_those_hours(inputs, tmp_path, monkeypatch)
     assert compiled == [False, True, False, False]
 
 
+def test_text_that_is_not_there_is_told_before_any_question(elmo, tmp_path):
+    result = elmo("init", tmp_path / "nothing", tmp_path / "new", "--lang", "de")
+    assert result.exit_code == 1 and "ELMO050" in result.text
+    assert "License" not in result.text
+
+
 def test_a_corpus_that_is_there_is_left_alone(elmo, inputs, tmp_path):
     shutil.copytree(inputs / "text", tmp_path / "corpus")
     result = elmo("init", tmp_path / "corpus", tmp_path, "--lang", "de", "--no-run")

@@ -109,6 +109,14 @@ def test_plot_without_matplotlib_says_what_to_install(
     assert "[ELMO061]" in result.text and "pip install matplotlib" in result.text
 
 
+def test_a_bilm_in_place_of_a_pipeline_is_told(elmo, tiny_weights, texts, tmp_path):
+    for name in (tiny_weights, "en_elmo_sm"):
+        embed = ["embed", texts[0], tmp_path / "x.hdf5", "--pipeline", name]
+        for command in (["mix", name], embed):
+            result = elmo(*command)
+            assert result.exit_code == 1 and "[ELMO123]" in result.text
+
+
 def test_pipelines_without_a_mix(elmo, tmp_path):
     spacy.blank("en").to_disk(tmp_path / "blank")
     result = elmo("mix", tmp_path / "blank")

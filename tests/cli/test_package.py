@@ -66,7 +66,7 @@ def test_a_meta_json_stands_before_the_log_and_options_before_it(
     assert elmo("package", trained[0], tmp_path / "out", *given).exit_code == 0
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["en_mine-1.3"]
     again = elmo("package", trained[0], tmp_path / "out", *given)
-    assert again.exit_code == 1 and "ELMO111" in again.text
+    assert again.exit_code == 1 and "ELMO133" in again.text and "--force" in again.text
     # Also from within the package that is replaced.
     made = tmp_path / "out" / "en_mine-1.3" / "en_mine"
     assert elmo("package", made, tmp_path / "out", *given, "-f").exit_code == 0

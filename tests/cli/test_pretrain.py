@@ -55,7 +55,7 @@ def test_code_registers_a_tokenizer(elmo, config, tmp_path):
     [
         (["--paths.train", "none*"], "ELMO050"),
         ([], "paths.train"),
-        (["--paths.trian", "{text}"], "trian: is not a setting of [paths]"),
+        (["--paths.trian", "{text}"], "[paths]: no setting is named 'trian'"),
         (["--paths.train", "{empty}"], "empty.txt"),
         (["--paths.train", "{text}", "--training.rows", "1000"], "ELMO052"),
         (["--paths.train", "{text}", "--model.lstm.dim", "no"], "ELMO007"),

@@ -51,17 +51,22 @@ def test_the_original_config_is_the_recipe_of_the_paper():
         (
             "training.softmax.n",
             3,
-            r"n: is not a setting of \[training.softmax\]. Those.*",
+            r"\[training.softmax\]: no setting is named 'n'. There are kind, n_",
+        ),
+        (
+            "training.max_steps",
+            20,
+            "'max_steps'. Did you mean max_tokens or max_epochs?",
         ),
         ("training.patience", 3, "training.patience: needs held-out text.*paths.dev"),
         ("corpus.ascii_quotes", -1, "ascii_quotes must be greater than or equal to 0"),
         ("corpus.weights", {"a": -1.0}, "weights.a must be greater than or equal to 0"),
         ("vocabulary.path", 3, "path must be a valid string, not 3"),
         ("paths.train", 3, "paths.train must be a valid list, not 3"),
-        ("training.steps", 3, r"steps: is not a setting of \[training\]"),
+        ("training.steps", 3, r"\[training\]: no setting is named 'steps'"),
         ("paths.train", None, "paths.train: is null: give the text by --paths.train"),
         ("paths.train", "", "paths.train: is null"),
-        ("paths.trian", "corpus.txt", r"trian: is not a setting of \[paths\]. Those"),
+        ("paths.trian", "corpus.txt", "'trian'. Did you mean train. There are train"),
     ],
 )
 def test_an_impossible_setting_is_named(make_settings, name, value, problem):

@@ -205,6 +205,14 @@ def test_a_damaged_model_is_fetched_again_by_force(name, tiny_weights):
     assert_is_the_model(get(name), tiny_weights)
 
 
+@pytest.mark.parametrize(
+    "name, like", [("original", "allennlp/original"), ("en_elmo", "en_elmo_sm")]
+)
+def test_part_of_a_name_gets_a_hint(name, like):
+    with pytest.raises(MissingWeights, match=rf"ELMO001.*Did you mean {like}\b"):
+        resolve(name)
+
+
 def test_what_is_no_model_is_not_kept(server, tmp_path):
     good = server.files["/m/elmo_m_weights.hdf5"]
     server.files["/m/elmo_m_weights.hdf5"] = b"<html>Not found</html>"
