@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .fusion import fusable
+from .fusion import fused
 from .precision import casting
 from .tuning import WINDOW_MULTIPLE, at_once
 
@@ -26,7 +26,6 @@ def convolve_train(
     return pooled
 
 
-@fusable(dynamic=True)
 def share_gradient(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) -> None:
     """The gradient of the maximum over axis 0, shared where several are highest.
 
@@ -80,7 +79,7 @@ class _ConvolveAndPool(torch.autograd.Function):
             _parts(d_response, ctx.sizes), _parts(response, ctx.sizes),
             best.split(n_words), d_best.split(n_words),
         ):  # fmt: skip
-            share_gradient(*block)
+            fused(share_gradient, dynamic=True)(*block)
         d_kernel = (windows.t() @ d_response).float()
         d_windows = torch.empty_like(windows)
         size = at_once(WINDOW_MULTIPLE, windows.device)

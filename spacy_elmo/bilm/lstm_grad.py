@@ -4,6 +4,7 @@ bfloat16 while state and sums stay in float32.
 """
 
 import math
+from functools import partial
 from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .batching import packed_steps
-from .fusion import fusable
+from .fusion import fused
 from .precision import casting
 from .tuning import ROW_MULTIPLE, TRAINING_PADDING
 
@@ -48,27 +49,6 @@ def lstm_train(
         return run(x, *state, kernel, projection, how)
 
 
-def rational_tanh(x: Tensor) -> Tensor:
-    """tanh within 3e-7, the minimax quotient that Eigen uses: torch.compile makes
-    vector instructions of it, where an exponential costs several times as much.
-    """
-    x = torch.clamp(x, -7.9, 7.9)
-    x2 = x * x
-    p = x2 * -2.76076847742355e-16 + 2.00018790482477e-13
-    for a in (-8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05,
-              6.37261928875436e-04, 4.89352455891786e-03):  # fmt: skip
-        p = p * x2 + a
-    q = x2 * 1.19825839466702e-06 + 1.18534705686654e-04
-    for a in (2.26843463243900e-03, 4.89352518554385e-03):
-        q = q * x2 + a
-    return x * p / q
-
-
-def rational_sigmoid(x: Tensor) -> Tensor:
-    return 0.5 + 0.5 * rational_tanh(0.5 * x)
-
-
-@fusable(sigmoid=rational_sigmoid, tanh=rational_tanh)
 def cell_forward(
     gates: Tuple[Tensor, ...], c: Tensor, keep: Tensor, clip: float, m: Tensor,
     cells: Tensor, sigmoid: Pointwise = torch.sigmoid_, tanh: Pointwise = torch.tanh_,
@@ -89,7 +69,6 @@ def cell_forward(
         saved.copy_(new)
 
 
-@fusable(tanh=rational_tanh)
 def cell_backward(
     gates: Tuple[Tensor, ...], c: Tensor, c_prev: Tensor, keep: Tensor, clip: float,
     dm: Tensor, dc: Tensor, tanh: Pointwise = torch.tanh_,
@@ -116,6 +95,30 @@ def cell_backward(
         gate.copy_(gradient)
 
 
+def rational_tanh(x: Tensor) -> Tensor:
+    """tanh within 3e-7, the minimax quotient that Eigen uses: torch.compile makes
+    vector instructions of it, where an exponential costs several times as much.
+    """
+    x = torch.clamp(x, -7.9, 7.9)
+    x2 = x * x
+    p = x2 * -2.76076847742355e-16 + 2.00018790482477e-13
+    for a in (-8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05,
+              6.37261928875436e-04, 4.89352455891786e-03):  # fmt: skip
+        p = p * x2 + a
+    q = x2 * 1.19825839466702e-06 + 1.18534705686654e-04
+    for a in (2.26843463243900e-03, 4.89352518554385e-03):
+        q = q * x2 + a
+    return x * p / q
+
+
+def rational_sigmoid(x: Tensor) -> Tensor:
+    return 0.5 + 0.5 * rational_tanh(0.5 * x)
+
+
+_FORWARD = partial(cell_forward, sigmoid=rational_sigmoid, tanh=rational_tanh)
+_BACKWARD = partial(cell_backward, tanh=rational_tanh)
+
+
 class _LSTM(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -137,11 +140,12 @@ class _LSTM(torch.autograd.Function):
         cells[:B] = c0
         y = x.new_empty(N, P, dtype=torch.float32)
         h, c = h0.float().clone(), c0.float().clone()
+        run_cell = fused(cell_forward, _FORWARD)
         for lo, hi in steps:
             n = hi - lo
             xh[lo:hi, 1 + P : K] = h[:n].mul_(keep[lo:hi])
             torch.mm(xh[lo:hi], w, out=gates[lo:hi])
-            cell_forward(
+            run_cell(
                 gates[lo:hi].chunk(4, dim=1), c[:n], keep[lo:hi], cell_clip, m[lo:hi],
                 cells[B + lo : B + hi],
             )  # fmt: skip
@@ -163,6 +167,7 @@ class _LSTM(torch.autograd.Function):
         B, H, P, K = ctx.n_rows, cells.shape[1], y.shape[1], ctx.shape[0]
         d_proj, dx = w.new_empty(y.shape), dy.new_empty(y.shape)
         dh, dc = dy.new_zeros(B, P), dy.new_zeros(B, H)
+        run_cell = fused(cell_backward, _BACKWARD)
         # Where the cells of the step before begin.
         before = [0, *(B + lo for lo, _ in ctx.steps)]
         for (lo, hi), start in reversed(list(zip(ctx.steps, before))):
@@ -173,7 +178,7 @@ class _LSTM(torch.autograd.Function):
             )
             d_proj[lo:hi] = d_h
             dm = d_proj[lo:hi] if w_proj is None else d_proj[lo:hi] @ w_proj.t()
-            cell_backward(
+            run_cell(
                 gates[lo:hi].chunk(4, dim=1), cells[B + lo : B + hi],
                 cells[start : start + n], keep[lo:hi], cell_clip, dm, dc[:n],
             )  # fmt: skip

@@ -226,16 +226,8 @@ def fingerprint(
     # How many processes tokenize makes no difference.
     settings = tokenizer.settings.model_dump(exclude={"n_process"})
     code = tokenizer.code and sha256(tokenizer.code)
-    made_by = [
-        VERSION,
-        contents,
-        tokenizer.nlp_config,
-        settings,
-        code,
-        vocabulary,
-        width,
-    ]
-    key = json.dumps(made_by, sort_keys=True, default=str)
+    made_by = tokenizer.nlp_config, settings, code, vocabulary, width
+    key = json.dumps([VERSION, contents, *made_by], sort_keys=True, default=str)
     return hashlib.sha256(key.encode("utf8")).hexdigest()
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..bilm.fusion import fusable
+from ..bilm.fusion import fused
 from ..bilm.precision import casting
 from ..bilm.tuning import LOSS_TOKENS, MAX_LOGITS, MAX_LOGITS_OF_GPU
 
@@ -156,7 +156,7 @@ def _loss_and_gradients(
         column = hit.clamp_min(0)
         kept = logits.gather(1, column).masked_fill_(hit >= 0, -torch.inf)
         logits.scatter_(1, column, kept)
-        p, p_true, z, nats = exponentials(logits, offset, true)
+        p, p_true, z, nats = fused(exponentials)(logits, offset, true)
         total += nats
         # The rows are divided by z where they are narrow: in h and in dh.
         scale = 1 / (z * n)
@@ -173,7 +173,6 @@ def _loss_and_gradients(
     return total / n, dh, d_weight.index_add_(0, targets, d_target), d_bias
 
 
-@fusable()
 def exponentials(
     logits: Tensor, offset: Tensor, true: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
