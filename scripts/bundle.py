@@ -27,7 +27,8 @@ from spacy_elmo.pretraining.language_model import read_softmax, write_model
 TASKS = {"tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1"}
 ARMS = ("spacy_default", "no_listener", "elmo")
 TOTALS = ("tokens", "steps", "epochs", "hours")
-CURVE_TOKENS = 8_000_000
+CURVE_TOKENS = 8_000_000  # between two points in meta.json
+CARD_TOKENS = 25_000_000  # and on the card
 TEMPLATE = Path(__file__).parent / "card_en_elmo_sm.md"
 
 app = typer.Typer()
@@ -83,12 +84,16 @@ def card(output: Path, scores: Optional[Path] = None) -> None:
         f"| {p['bits_per_character']:.3f} |"
         for name, p in meta["perplexity"].items()
     ]
+    curve: Curve = []
+    for n, p in meta["curve"]:
+        if not curve or n - curve[-1][0] >= CARD_TOKENS:
+            curve.append((n, p))
     text = TEMPLATE.read_text(encoding="utf8").format(
         **config["model"], **config["training"], **meta["training"],
         meta=meta, megabytes=size / 1e6, perplexity="\n".join(perplexity),
         n_filters=sum(n for _, n in config["model"]["char_cnn"]["filters"]),
         width=2 * config["model"]["lstm"]["projection_dim"],
-        curve="\n".join(f"| {n / 1e6:.0f} | {p:.1f} |" for n, p in meta["curve"]),
+        curve="\n".join(f"| {n / 1e6:.0f} | {p:.1f} |" for n, p in curve),
         scores="\n".join(score_rows(meta.get("scores", {}))),
     )  # fmt: skip
     (output / "README.md").write_text(text, encoding="utf8")

@@ -4,13 +4,19 @@ somewhere.
 
 import re
 import shlex
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 import typer
+from spacy.cli import init_config
+from spacy.training import Example
+from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
+import spacy_elmo
 from spacy_elmo.cli import app
+from spacy_elmo.cli.mixes import get_mixes
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -19,6 +25,7 @@ PAGES = [
     *(ROOT / "projects").glob("*/README.md"),
 ]
 TEXTS = {page: page.read_text(encoding="utf8") for page in PAGES}
+CHANGELOG = ROOT / "CHANGELOG.md"
 COMMANDS = typer.main.get_command(app).commands
 
 
@@ -46,8 +53,6 @@ def test_python_runs_and_gives_the_shapes_that_it_says(snippet):
 
 @pytest.mark.parametrize("snippet", snippets("ini"))
 def test_a_config_makes_a_pipeline(snippet):
-    from spacy.util import load_model_from_config
-
     nlp = load_model_from_config(Config().from_str(snippet), auto_fill=True)
     nlp.initialize()
     assert nlp("Hello there")._.elmo is not None
@@ -55,8 +60,6 @@ def test_a_config_makes_a_pipeline(snippet):
 
 def test_the_config_that_readme_shows_is_a_shipped_one():
     """Of its component nothing is left out that would cost accuracy."""
-    from spacy.util import load_config, load_model_from_config
-
     (snippet,) = re.findall(r"```ini\n(.*?)```", TEXTS[ROOT / "README.md"], re.S)
     shown, shipped = (
         load_model_from_config(config, auto_fill=True).config["components"]["ner"]
@@ -73,6 +76,64 @@ def test_published_models_that_are_named_can_be_loaded():
     numbers = re.findall(r"nlpl/(\d+)", "\n".join([*TEXTS.values(), *helps]))
     # The others are ELMoForManyLangs, which is refused.
     assert not {int(number) for number in numbers}.intersection(range(136, 180))
+
+
+def sections(text):
+    config = ConfigParser(interpolation=None)
+    config.read_string(text)
+    return {name: dict(config[name]) for name in config.sections()}
+
+
+def test_elmo_in_a_config_of_spacy(tmp_path):
+    """What docs/training.md does to a file of `spacy init config`."""
+    (added,) = re.findall(r"```cfg\n(.*?)```", TEXTS[ROOT / "docs/training.md"], re.S)
+    embed = "components.tok2vec.model.embed"
+    shared = tmp_path / "shared.cfg"
+    options = {"lang": "en", "pipeline": ["tagger", "ner"], "silent": True}
+    text = init_config(**options).to_str()
+    for old, new in (
+        ('["tok2vec"', '["elmo", "tok2vec"'),
+        (f"[{embed}]", f"{added}\n[{embed}.embed]"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    shared.write_text(text, encoding="utf8")
+    assert train_a_little(Config().from_disk(shared)) == ["tok2vec"]
+    # A mix for each component
+    config = Config().from_disk(shared).interpolate()
+    tok2vec = config["components"].pop("tok2vec")["model"]
+    config["nlp"]["pipeline"].remove("tok2vec")
+    for name in ("tagger", "ner"):
+        config["components"][name]["model"]["tok2vec"] = tok2vec
+    assert train_a_little(config) == ["tagger", "ner"]
+
+
+def train_a_little(config):
+    """The components of a pipeline that have learned a mix."""
+    nlp = load_model_from_config(config)
+    tags, entities = {"tags": ["NNP", "VBZ"]}, {"entities": [(0, 3, "PERSON")]}
+    doc = nlp.make_doc("Ann reads")
+    examples = [Example.from_dict(doc, {**tags, **entities})]
+    nlp.initialize(lambda: examples)
+    for _ in range(4):  # not 1: the output layers begin with zeros
+        nlp.update(examples)
+    mixes = get_mixes(nlp)
+    assert all(len(set(mix["s"])) > 1 for mix in mixes)
+    return [mix["component"] for mix in mixes]
+
+
+def test_the_config_of_a_migration_is_a_part_of_a_shipped_one():
+    page = TEXTS[ROOT / "docs" / "migrating.md"]
+    _, after = re.findall(r"```cfg\n(.*?)```", page, re.S)
+    shipped = sections((ROOT / "configs" / "ner.cfg").read_text(encoding="utf8"))
+    for name, settings in sections(after).items():
+        assert settings == shipped[name]
+
+
+def test_the_version_to_cite_is_that_of_the_package():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf8")
+    assert f"\nversion: {spacy_elmo.__version__}\n" in text
+    assert f"\n## {spacy_elmo.__version__}\n" in CHANGELOG.read_text(encoding="utf8")
 
 
 @pytest.mark.parametrize("snippet", snippets("bash"))
