@@ -104,17 +104,13 @@ def token_vector(options, arrays, word):
 
 
 def int8_product(x, W):
-    """[x; h] and each column of W are rounded to 127 and 63 levels of each sign."""
-    return int8_project(x / np.abs(x).max(), W) * np.abs(x).max()
-
-
-def int8_project(x, W):
-    """As int8_product for numbers of -1 to 1: the levels are those of this range."""
+    """x and each column of W are rounded to 127 and 63 levels of each sign."""
+    x_scale = np.abs(x).max() / 127
     w_scales = np.abs(W).max(axis=0) / 63
-    return np.rint(x * 127) @ np.rint(W / w_scales) / 127 * w_scales
+    return np.rint(x / x_scale) @ np.rint(W / w_scales) * x_scale * w_scales
 
 
-def lstm_layer(options, arrays, cell, xs, c, h, product=np.matmul, project=np.matmul):
+def lstm_layer(options, arrays, cell, xs, c, h, product=np.matmul):
     """xs (n_steps, projection_dim) -> the outputs, and the last c and h."""
     lstm = options["lstm"]
     W, b, W_P = (arrays.get(f"{cell}/{name}") for name in ("W_0", "B", "W_P_0"))
@@ -125,7 +121,7 @@ def lstm_layer(options, arrays, cell, xs, c, h, product=np.matmul, project=np.ma
         c = clip(c, lstm.get("cell_clip"))
         h = sigmoid(o) * np.tanh(c)
         if W_P is not None:
-            h = clip(project(h, W_P), lstm.get("proj_clip"))
+            h = clip(product(h, W_P), lstm.get("proj_clip"))
         outputs.append(h)
     return np.stack(outputs), c, h
 

@@ -180,25 +180,24 @@ class Int8:
         xs = (x if index is None else x[index]).split(list(sizes))
 
         def gates(t: int, h: Tensor) -> Tensor:
-            xh = torch.cat((xs[t], h), 1)
-            # A scale for each row: a sentence's vectors do not depend on its neighbors
-            # in the batch.
-            scale = xh.abs().amax(1, True).clamp_(min=SMALLEST)
-            g = _int8_product(xh.div_(scale), self.weight)
+            g, scale = _int8_product(torch.cat((xs[t], h), 1), self.weight)
             return _by_gate(torch.addcmul(self.bias, g, scale, out=g))
 
         return gates
 
     def project(self, m: Tensor) -> Tensor:
-        return _int8_product(m, self.projection)
+        y, scale = _int8_product(m, self.projection)
+        return y.mul_(scale)
 
 
-def _int8_product(x: Tensor, weight: Any) -> Tensor:
-    """The product of some numbers of -1 to 1, rounded to 127 levels of each sign, and
-    a matrix that `_pack_int8` made.
+def _int8_product(x: Tensor, weight: Any) -> Tuple[Tensor, Tensor]:
+    """The product of x, which is overwritten, and a matrix that `_pack_int8` made, over
+    a scale for each row of x: a sentence's vectors do not depend on its neighbors in
+    the batch.
     """
+    scale = x.abs().amax(1, True).clamp_(min=SMALLEST)
     product: Callable[..., Tensor] = getattr(torch.ops.quantized, INT8_PRODUCT)
-    return product(x, 1 / 127, 128, weight)
+    return product(x.div_(scale), 1 / 127, 128, weight), scale
 
 
 def _pack_int8(weight: Tensor) -> Any:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from reference import cell_name, int8_product, int8_project, lstm_layer
+from reference import cell_name, int8_product, lstm_layer
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.bilm.precision import has_int8
@@ -34,7 +34,7 @@ def test_int8_products_are_those_of_rounded_numbers(
     x = np.random.default_rng(0).normal(size=(1, width)).astype("float32")
     wanted, _, _ = lstm_layer(
         tiny_options, arrays, cell_name(0, 0), x, np.zeros(dim), np.zeros(width),
-        product=int8_product, project=int8_project,
+        product=int8_product,
     )  # fmt: skip
     found, _ = layer(torch.from_numpy(x), [1])
     assert_close(found.numpy(), wanted)
