@@ -152,7 +152,7 @@ def plot(path: Path, panels: Dict[str, Dict[str, Any]], unit: str) -> None:
             bars = ax.barh(list(arms), list(arms.values()), color=colors)
             ax.bar_label(bars, fmt="{:,.0f}", padding=3)
             ax.invert_yaxis()
-            ax.margins(x=0.2)
+            ax.margins(x=0.3)
             ax.set(title=title, xlabel=unit)
     fig.savefig(path, dpi=110)
     plt.close(fig)
