@@ -139,4 +139,4 @@ def _fetch(url: str, target: Path, silent: bool) -> None:
                         raise failed(f"more than {MAX_BYTES:,} bytes")
     # A ValueError is a redirect to what is no address.
     except (requests.exceptions.RequestException, ValueError) as e:
-        raise failed(f"{e}. Try again") from None
+        raise failed(f"{str(e).rstrip('.')}. Try again") from None
