@@ -1,6 +1,6 @@
-"""The official HDF5 layout, that of bilm-tf's `dump_weights`. All weights are written
-here: those of a pipeline for layers/shim.py, those of pretraining for
-pretraining/checkpoint.py.
+"""The official HDF5 layout, that of bilm-tf's `dump_weights`. The weights of pipelines
+(layers/shim.py) and of pretraining (pretraining/language_model.py) are written here;
+its checkpoints are files of torch's (pretraining/checkpoint.py).
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """Every constant that decides speed; none changes a result by more than its rounding.
 Figures are of a Xeon with AVX-512 and AMX. Those of one core, by benchmarks/tuning.py,
 are the time with another value over the time with this one, for en_elmo_sm and for the
-original size (about 0.05 either way is noise). benchmarks/speed.py measures the whole.
+original size: most of it processor time beside other work, with about 0.05 of noise
+either way. benchmarks/speed.py measures the whole.
 """
 
 import torch
@@ -40,7 +41,7 @@ def at_once(size: int, device: torch.device) -> int:
 # fewer rows, reading the weights takes longer than the product: then steps of up to
 # CHUNK_TOKENS tokens share one product of their inputs. Where none share: 1.05 and 1.36
 # on a treebank, 1.15 and 1.33 for one sentence; half or twice as many tokens: 1.0.
-# Where all do, whatever their rows: 1.0 on one core, not measured on more.
+# Where all do, whatever their rows: 1.0 on one core; 1.04 on two, en_elmo_sm.
 ROWS_ALONE = 128
 CHUNK_TOKENS = 384
 # If inputs repeat this often on average, their products are computed once: 1.10x on a
@@ -61,7 +62,7 @@ TRAINING_PADDING = 64
 # -- LSTM, bfloat16 --------------------------------------------------------------
 # Rows are padded to a multiple of this, of which oneDNN compiles fewer kernels. So are
 # those of the kernels in training: a GPU has no fast product of an odd number. On a CPU
-# with AMX, none, half or twice this: 1.0.
+# with AMX, none, half or twice this: 0.95 to 1.13, without an order.
 ROW_MULTIPLE = 16
 
 # -- Pretraining -----------------------------------------------------------------
