@@ -36,22 +36,6 @@ def beside(path: Path, name: str) -> Path:
 
 
 @contextmanager
-def removing_empty(folder: Path) -> Iterator[None]:
-    """If the block fails, remove the folder and its parents if the block made them and
-    left them empty.
-    """
-    folder = folder.absolute()
-    new = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        yield
-    except BaseException:
-        for path in new:
-            with suppress(OSError):
-                path.rmdir()
-        raise
-
-
-@contextmanager
 def create_hdf5(path: Path, **options: Any) -> Iterator[Any]:
     """Open an HDF5 file for writing; an existing one is overwritten.
 

@@ -68,12 +68,11 @@ def read_documents(
     after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
     format: one object per line, with "text" or "tokens". A .spacy DocBin gives Docs.
 
-    path (Path): A file that `find_texts` found.
     strict (bool): Whether any byte that is not UTF-8 is an error. Otherwise it is read
         as U+FFFD, and a warning counts the lines: a few of the millions that a language
         model is trained on may be broken. Many are still an error.
     keep_empty (bool): Each line of a .txt is a document, empty lines too.
-    YIELDS (List[str] or List[List[str]] or Doc): A document.
+    YIELDS (List[str] or List[List[str]] or Doc): Paragraphs of text, or of words.
     RAISES (CorpusError): If the file is damaged.
     """
     kind = _kind(path) or ".txt"
@@ -106,7 +105,6 @@ def read_texts(
 
     tokenized (bool): Words stand between spaces: lines are split there.
     keep_empty (bool): With the empty lines of a .txt.
-    YIELDS (str or List[str] or Doc): A text.
     RAISES (CorpusError): If the file is damaged or is not UTF-8.
     """
     for document in read_documents(path, strict=True, keep_empty=keep_empty):
@@ -126,11 +124,8 @@ def make_doc(nlp: "Language", text: Text) -> "Doc":
 def read_lines(
     path: Union[str, Path], file: BinaryIO, *, strict: bool = False
 ) -> Iterator[str]:
-    """The lines of an open file.
-
-    path (str or Path): What errors call it.
-    strict (bool): See `read_documents`.
-    YIELDS (str): A line, without white space around it.
+    """The lines of an open file, which errors call `path`, without white space around
+    them. `strict` as in `read_documents`.
     """
     n = first = 0
     # Only "\n" ends a line: JSON strings may hold the other line separators.

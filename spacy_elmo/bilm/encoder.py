@@ -22,7 +22,6 @@ class CharacterEncoder(nn.Module):
     and pools over all of it, padding included. Windows over nothing but
     padding all respond alike, so they are computed once and not for each word.
 
-    options (CharCNNOptions): The geometry.
     width (int): Width of the projection.
     """
 

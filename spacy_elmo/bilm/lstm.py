@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from .lstm_grad import lstm_train
-from .lstm_predict import ARITHMETICS, Arithmetic, Float32, Moves, predict
+from .lstm_predict import ARITHMETICS, Arithmetic, Moves, predict
 from .options import LSTMOptions
 from .tuning import ALIASED, KERNEL_PADDING
 
@@ -20,6 +20,11 @@ class LSTMState(NamedTuple):
     c: Tensor
 
 
+def stack_states(states: Sequence[LSTMState]) -> LSTMState:
+    """The state of several layers or directions, along a new axis in front."""
+    return LSTMState(*map(torch.stack, zip(*states)))
+
+
 class LSTMLayer(nn.Module):
     """One direction of one LSTM layer with projection (Sak et al. 2014) and clips.
 
@@ -31,8 +36,6 @@ class LSTMLayer(nn.Module):
     falling order of their length, so that the rows alive at step t are the first
     `batch_sizes[t]`. There is no padding of sequences. The loops over t are in
     lstm_predict.py and, with their gradients, in lstm_grad.py.
-
-    options (LSTMOptions): The geometry.
     """
 
     def __init__(self, options: LSTMOptions):
@@ -52,8 +55,8 @@ class LSTMLayer(nn.Module):
         proj_clip = options.proj_clip if options.has_projection else None
         self._clips = options.cell_clip or math.inf, proj_clip or math.inf
         self.precision = "float32"
-        # Weights in a low precision, and what they were made of.
-        self._low: Optional[Tuple[object, Arithmetic]] = None
+        # Weights in this precision, and what they were made of.
+        self._made: Optional[Tuple[object, Arithmetic]] = None
 
     @property
     def weight(self) -> Tensor:
@@ -110,19 +113,15 @@ class LSTMLayer(nn.Module):
 
     def _arithmetic(self) -> Arithmetic:
         """The products of this layer in its precision."""
-        kernel = self.kernel.detach()
-        projection = None if self.projection is None else self.projection.detach()
-        make = ARITHMETICS[self.precision]
-        n_gates = 4 * self.options.dim
-        if make is Float32:
-            return make(kernel[:, :n_gates], projection)
         made_of = self.precision, *map(_stamp, self.parameters())
-        if self._low is None or self._low[0] != made_of:
-            self._low = made_of, make(kernel[:, :n_gates], projection)
-        return self._low[1]
+        if self._made is None or self._made[0] != made_of:
+            kernel = self.kernel.detach()[:, : 4 * self.options.dim]
+            projection = None if self.projection is None else self.projection.detach()
+            self._made = made_of, ARITHMETICS[self.precision](kernel, projection)
+        return self._made[1]
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "_low": None}  # made again where it is needed
+        return {**self.__dict__, "_made": None}  # made again where it is needed
 
 
 def _stamp(param: Tensor) -> Tuple[torch.device, int, int]:

@@ -35,10 +35,9 @@ def predict(
 ) -> Tensor:
     """Run one layer over packed sequences. Arguments as in LSTMLayer.
 
-    arithmetic (Arithmetic): Of the layer.
     state (Tuple[Floats2d, Floats2d]): h and c, changed in place.
     clips (Tuple[float, float]): Of the cells and of the outputs.
-    RETURNS (Floats2d): Outputs, packed in time.
+    RETURNS (Floats2d): Outputs, packed as x.
     """
     (h, c), (cell_clip, proj_clip) = state, clips
     y = x.new_empty(sum(sizes), h.shape[1])

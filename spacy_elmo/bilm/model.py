@@ -12,7 +12,7 @@ from .batching import Reading, SentenceBatch, SentenceRows, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
-from .lstm import LSTMLayer, LSTMState
+from .lstm import LSTMLayer, LSTMState, stack_states
 from .lstm_predict import Moves
 from .official_format import Layout, layout, read_weights, write_files
 from .options import Options
@@ -98,7 +98,6 @@ class BiLM(nn.Module):
 
         name (str): "float32", exact to 1e-5; "bfloat16"; "int8"; or "auto", the
             fastest. One that is slower than float32 here warns, and is float32.
-        RETURNS (BiLM): The same.
         RAISES (ValueError): If there is no such precision.
         """
         name = choose_precision(name, self.encoder.char_embed.device)
@@ -130,28 +129,28 @@ class BiLM(nn.Module):
         y[:, 0] = table[words].repeat(1, 2)
         states = []
         for d, reading in enumerate(batch.readings):
-            before = [LSTMState(h, c) for h, c in zip(state.h[d], state.c[d])]
+            before = LSTMState(state.h[d], state.c[d])
             layers, last = self.run_reading(d, table, reading, before)
             for i, layer in enumerate(layers):
                 y[:, i + 1, d * P : (d + 1) * P] = layer
-            states.append(_stack(last))
-        return y, _stack(states)
+            states.append(last)
+        return y, stack_states(states)
 
     def run_reading(
         self,
         direction: int,
         table: Tensor,
         reading: Reading,
-        state: Optional[List[LSTMState]] = None,
-    ) -> Tuple[List[Tensor], List[LSTMState]]:
+        state: Optional[LSTMState] = None,
+    ) -> Tuple[List[Tensor], LSTMState]:
         """Run the LSTMs of one direction over what it reads of some sentences.
 
         table (Floats2d): Token vectors, shape (n, projection).
         reading (Reading): Rows of the table.
-        state (List[LSTMState]): Of each layer; None for zeros.
-        RETURNS (List[Floats2d], List[LSTMState]): The output of each layer at the
-            places of the reading, sentence after sentence, and each layer's state
-            after the last step.
+        state (LSTMState): Of the layers, as for `run_direction`.
+        RETURNS (Tuple[List[Floats2d], LSTMState]): The output of each layer at the
+            places of the reading, sentence after sentence, and the state after the
+            last step.
         """
 
         def on_device(x: Any) -> Tensor:
@@ -174,25 +173,26 @@ class BiLM(nn.Module):
         direction: int,
         x: Tensor,
         sizes: Sequence[int],
-        state: Optional[List[LSTMState]] = None,
+        state: Optional[LSTMState] = None,
         *,
         index: Optional[Tensor] = None,
         moves: Optional[Moves] = None,
         keep: Optional[Tensor] = None,
         dropout: float = 0.0,
-    ) -> Tuple[List[Tensor], List[LSTMState]]:
+    ) -> Tuple[List[Tensor], LSTMState]:
         """Run the LSTMs of one direction over what it reads, in its order. Arguments
         as in LSTMLayer.
 
+        state (LSTMState): Of the layers, which are its first axis; None for zeros.
         index (Ints1d): Of the first layer.
         dropout (float): Of the input of each LSTM layer, in training.
-        RETURNS (Tuple[List[Floats2d], List[LSTMState]]): The output of each layer,
-            (n_tokens, projection), and each layer's state after its last step.
+        RETURNS (Tuple[List[Floats2d], LSTMState]): The output of each layer,
+            (n_tokens, projection), and the layers' state after the last step.
         """
         outputs, states = [], []
         for i, layer in enumerate(self.layers_of(direction)):
             x = F.dropout(x, dropout, training=dropout > 0)
-            before = None if state is None else state[i]
+            before = None if state is None else LSTMState(state.h[i], state.c[i])
             y, last = layer(x, sizes, before, index=index, moves=moves, keep=keep)
             index = None  # A layer above has one input per token.
             # The residual joins outside the recurrence: it is in the outputs, but
@@ -200,7 +200,7 @@ class BiLM(nn.Module):
             x = x + y if i > 0 and self.options.lstm.use_skip_connections else y
             outputs.append(x)
             states.append(last)
-        return outputs, states
+        return outputs, stack_states(states)
 
     def encode_words(self, words: Sequence[str]) -> Tensor:
         """Encode distinct words without their context, shape (n, projection)."""
@@ -288,8 +288,3 @@ class BiLM(nn.Module):
         lstm, new = self.options.lstm, self.encoder.char_embed.new_zeros
         shape = (2, lstm.n_layers, n_rows)
         return LSTMState(new(*shape, lstm.projection_dim), new(*shape, lstm.dim))
-
-
-def _stack(states: Sequence[LSTMState]) -> LSTMState:
-    """The state of several layers or directions, along a new axis in front."""
-    return LSTMState(*map(torch.stack, zip(*states)))

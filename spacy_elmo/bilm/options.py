@@ -104,7 +104,6 @@ class Options:
 
         data (dict): The parsed options.json.
         source (str or Path): Named in errors.
-        RETURNS (Options): The options.
         RAISES (WeightsError): If a key is missing or has an impossible value.
         """
         return cls.from_json(json.dumps(data), source)

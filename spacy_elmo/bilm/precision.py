@@ -26,7 +26,6 @@ def choose_precision(name: str, device: torch.device) -> str:
     """The precision to use on a device.
 
     name (str): The one asked for, of PRECISIONS.
-    device (torch.device): Where the biLM runs.
     RETURNS (str): The same; the fastest for "auto"; or "float32", with a warning, if
         the one asked for is slower than that.
     RAISES (ValueError): If there is no such precision.

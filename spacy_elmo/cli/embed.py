@@ -44,7 +44,7 @@ def embed_cli(
     from tqdm import tqdm
 
     from ..pipeline.vector_files import Job, embed_file, merge, open_folder
-    from ..storage import hold, removing_empty
+    from ..storage import hold
     from ..text import find_texts
 
     is_file = output_path.suffix in (".hdf5", ".h5")  # else a folder of parts
@@ -52,7 +52,7 @@ def embed_cli(
     folder = output_path.absolute().with_name(name)
     lock = output_path.with_name(f".{output_path.name}.lock")
     busy = CorpusError(Errors.E114.format(path=output_path))
-    with removing_empty(output_path.parent), hold(lock, busy):
+    with hold(lock, busy):
         if is_file and output_path.exists():
             raise CorpusError(Errors.E111.format(path=output_path))
         files = find_texts(text)

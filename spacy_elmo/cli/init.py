@@ -11,7 +11,6 @@ from wasabi import msg
 from ..errors import CorpusError, Errors, Warnings
 from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
-from ..storage import removing_empty
 from ._app import app
 from .inputs import FILE, FILES
 
@@ -118,30 +117,27 @@ def write(output: Path, given: Dict[str, Any]) -> None:
     for part in parts:
         if part.exists():
             raise CorpusError(Errors.E111.format(path=part))
-    with removing_empty(output):
-        output.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".init.", dir=output) as name:
-            folder = Path(name)
-            corpus = folder / "corpus"
-            corpus.mkdir()
-            components = convert(given["treebank"], given["dev"], corpus, language)
-            survey = split_text(given["text"], corpus)
-            config = project.pretrain_config(
-                path, nlp_config, given["tokenized"], survey
-            )
-            print_survey(survey, config)
-            pace = project.measure_pace(config, survey, corpus, given["hours"])
-            epochs = project.set_length(config, survey, pace, given["hours"])
-            tokens = config["training"]["max_tokens"]
-            msg.good(
-                f"Pretraining: {tokens:,} tokens, punctuation and ends of sentences "
-                f"included ({epochs:.1f} times the text), {tokens / pace / 3600:.2f} "
-                f"hours at {pace:,.0f} tokens per second; a vocabulary of up to "
-                f"{config['vocabulary']['max_size']:,} words"
-            )
-            project.write_project(folder, config, components, given)
-            for part in parts:  # project.yml last: where it is, the project is whole
-                (folder / part.name).rename(part)
+    output.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".init.", dir=output) as name:
+        folder = Path(name)
+        corpus = folder / "corpus"
+        corpus.mkdir()
+        components = convert(given["treebank"], given["dev"], corpus, language)
+        survey = split_text(given["text"], corpus)
+        config = project.pretrain_config(path, nlp_config, given["tokenized"], survey)
+        print_survey(survey, config)
+        pace = project.measure_pace(config, survey, corpus, given["hours"])
+        epochs = project.set_length(config, survey, pace, given["hours"])
+        tokens = config["training"]["max_tokens"]
+        msg.good(
+            f"Pretraining: {tokens:,} tokens, punctuation and ends of sentences "
+            f"included ({epochs:.1f} times the text), {tokens / pace / 3600:.2f} "
+            f"hours at {pace:,.0f} tokens per second; a vocabulary of up to "
+            f"{config['vocabulary']['max_size']:,} words"
+        )
+        project.write_project(folder, config, components, given)
+        for part in parts:  # project.yml last: where it is, the project is whole
+            (folder / part.name).rename(part)
     msg.good(f"Wrote a spaCy project to {output}")
 
 

@@ -66,10 +66,7 @@ def read_tokenizer(
 
 
 def read_meta(path: Path) -> Dict[str, Any]:
-    """A meta.json; empty if there is no such file.
-
-    RAISES (WeightsError): If it is damaged.
-    """
+    """A meta.json; empty if there is no such file."""
     try:
         return dict(srsly.read_json(path)) if path.is_file() else {}
     except (ValueError, TypeError) as e:
@@ -77,10 +74,7 @@ def read_meta(path: Path) -> Dict[str, Any]:
 
 
 def load_pipeline(name: str) -> "Language":
-    """Load a pipeline, given its name or path.
-
-    RAISES (CorpusError): If it is a biLM.
-    """
+    """Load a pipeline, given its name or path; a biLM is an error."""
     from spacy.util import load_model
 
     from ..weights import registered_names
@@ -127,10 +121,7 @@ def load_elmo(
 
 
 def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
-    """The layer that an option names.
-
-    RAISES (ValueError): If the biLM has no such layer.
-    """
+    """The layer that an option names; one that the biLM lacks is an error."""
     from ..pipeline.vector_hooks import check_layer
 
     choice = int(layer) if layer.isdecimal() else layer

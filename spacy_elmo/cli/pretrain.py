@@ -38,15 +38,13 @@ def pretrain_cli(
     from ..pretraining.config import read_settings
     from ..pretraining.distributed import leave_joined_processes
     from ..pretraining.training import pretrain
-    from ..storage import removing_empty
 
     overrides = parse_config_overrides(ctx.args)
     if init_from is not None:
         overrides["paths.init_from"] = init_from
     import_code(code_path)
     settings = read_settings(config_path, overrides, code=code_path)
-    with removing_empty(output_path / "corpus"):
-        found = pretrain(settings, output_path)
+    found = pretrain(settings, output_path)
     if int(os.environ.get("RANK", 0)) == 0:
         msg.good(f"Saved the biLM to {output_path}")
         if found is not None:

@@ -30,7 +30,6 @@ class ELMo(TrainablePipe):
 
     model (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
     name (str): What listeners call their upstream.
-    nlp (Language): The pipeline that this is made for.
     vectors (int or str or Sequence[float]): See the factory.
     """
 

@@ -75,7 +75,6 @@ def open_folder(folder: Path, job: Dict[str, Any]) -> None:
     """Make the folder of the parts, or go on with those that are there. No other run
     may be writing to it.
 
-    job (Dict[str, Any]): What `Job.describe` gives.
     RAISES (CorpusError): If the parts there are of another job.
     """
     path = folder / "job.json"

@@ -26,7 +26,6 @@ def set_vector_hooks(doc: Doc, layer: Layer = "top") -> Doc:
     function brings the hooks back. Once its layers are freed, for instance by a
     doc_cleaner, a Doc has spaCy's own vectors again.
 
-    doc (Doc): A Doc that an elmo component has seen.
     layer (int or str or Sequence[float]): "top"; "mean" of all layers; the number of
         a layer from 0, the token layer, to L; or L + 1 weights s_j that sum to 1, as
         `spacy elmo mix` prints them.

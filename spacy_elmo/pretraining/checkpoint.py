@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional
 import torch
 from spacy.util import dict_to_dot
 
+from ..bilm import LSTMState
 from ..errors import Errors, TrainingError, Warnings
 from ..storage import replacing
 from .run import Run
@@ -37,7 +38,8 @@ def save_checkpoint(run: Run, output: Path) -> None:
     """
     path, processes = output / CHECKPOINT, run.processes
     positions = processes.concatenate(torch.from_numpy(run.rows.positions.copy()))
-    states = [processes.concatenate(x) for x in run.states]
+    # (2, L, rows, ...) -> (rows of all processes, L, 2, ...)
+    states = [processes.concatenate(x.transpose(0, 2)) for x in run.state]
     if not processes.is_first:
         return
     checkpoint = {
@@ -66,10 +68,9 @@ def save_checkpoint(run: Run, output: Path) -> None:
 
 
 def load_checkpoint(run: Run, output: Path) -> None:
-    """Set a run to where an earlier one in the same folder was stopped.
+    """Set a run to where an earlier one in the same folder was stopped, if there was
+    one.
 
-    run (Run): As it starts; changed in place.
-    output (Path): The folder. Without a checkpoint the run stays as it is.
     RAISES (TrainingError): If there are checkpoints, but none that can be read, or
         if the run that made it had other settings.
     """
@@ -105,7 +106,8 @@ def _restore(saved: Dict[str, Any], run: Run) -> None:
     if run.mean is not None and mean is not None and mean["n_steps"] == run.n_steps:
         run.mean.load_state_dict(mean["weights"])
     device, mine = run.processes.device, run.rows.mine
-    run.states = [x[mine.start : mine.stop].to(device) for x in saved["states"]]
+    h, c = (x[mine.start : mine.stop].transpose(0, 2) for x in saved["states"])
+    run.state = LSTMState(h.to(device), c.to(device))
     run.losses = [float(loss) for loss in saved["losses"]]
     run.step, run.seconds = int(saved["step"]), float(saved["seconds"])
     step, perplexity = saved["best"]

@@ -155,10 +155,8 @@ def read_settings(
 ) -> Settings:
     """Read a pretraining config.
 
-    path (str or Path): The config.
     overrides (Dict[str, Any]): Dotted names and values, as from the command line.
     code (Path): Python file with registered functions that [nlp] names.
-    RETURNS (Settings): The settings.
     RAISES (CorpusError): If a section or a setting is unknown or impossible.
     RAISES (WeightsError): If [model] is.
     """

@@ -107,8 +107,7 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     """The training text, and each held-out file by the same vocabulary.
 
     output (Path): The caches are in its folder `corpus`.
-    RETURNS (Tuple[Corpus, Dict[str, Corpus]]): Training text, and held-out text by
-        the names of its files.
+    RETURNS (Tuple[Corpus, Dict[str, Corpus]]): Held-out text by the names of its files.
     """
     folder, vocabulary = output / "corpus", settings.vocabulary
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
@@ -161,7 +160,6 @@ def load_corpus(
         or how to choose them from the text.
     width (int): Characters that the encoder reads of a word, with the marks of its
         ends.
-    RETURNS (Corpus): The text.
     RAISES (CorpusError): If there is no text, if a file is damaged, or if a weight is
         for no file.
     """

@@ -52,17 +52,13 @@ def evaluate_files(
     max_tokens: int = 0,
     processes: Processes = ALONE,
 ) -> Perplexity:
-    """Held-out perplexity of files, and of them as one text.
+    """Held-out perplexity of files, given by their names, and of them as one text.
 
-    bilm (BiLM): The language model.
-    softmax (Softmax): Its softmax.
-    files (Dict[str, Corpus]): The texts, by their names.
     state (str): "zero": each sentence by itself, as the plugin runs the model.
         "carried": along each document, as the paper trains it.
     max_tokens (int): Of each file read about this many tokens, documents spread over
         all of it; 0 reads all.
     processes (Processes): Those that share the documents.
-    RETURNS (Perplexity): Perplexity of both directions.
     """
     sums = {}
     for name, corpus in files.items():

@@ -23,10 +23,6 @@ def initialize(bilm: BiLM, seed: int) -> BiLM:
     Highways begin by carrying their input (the bias of the carry gate is -2); LSTM
     kernels are Glorot uniform with a bias of 0, to which the cell adds 1 for the
     forget gate.
-
-    bilm (BiLM): Changed in place.
-    seed (int): Of the draws.
-    RETURNS (BiLM): The same.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -70,9 +66,8 @@ def load_start(
     from the row of <UNK>, as which the model has read them, and share its mass. A
     model without a softmax, such as the official ones, leaves the softmax as it is.
 
-    bilm, softmax: Changed in place.
     words (Sequence[str]): The words of the softmax, in its order.
-    name_or_path (str or Path): The model: a registered name or a path.
+    name_or_path (str or Path): The model.
     RAISES (MissingWeights): If there is none.
     RAISES (TrainingError): If its geometry is not that of the config.
     RAISES (WeightsError, CorpusError): If its files are broken.

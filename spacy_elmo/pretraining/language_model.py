@@ -35,13 +35,8 @@ VOCABULARY = "vocab.txt"
 def write_model(
     bilm: BiLM, softmax: Softmax, output: Path, *, dtype: str = "float32"
 ) -> None:
-    """Write options.json and weights.hdf5.
-
-    bilm (BiLM): The biLM.
-    softmax (Softmax): Stored as `softmax/W` (vocabulary, projection) and `softmax/b`
-        (vocabulary,).
-    output (Path): Directory.
-    dtype (str): "float32" or "float16".
+    """Write options.json and weights.hdf5, in which the softmax is `softmax/W`
+    (vocabulary, projection) and `softmax/b` (vocabulary,).
     """
     state = {WEIGHT: softmax.weight, BIAS: softmax.bias}
     extra = {k: v.detach().float().cpu().numpy() for k, v in state.items()}
@@ -57,9 +52,8 @@ def has_softmax(path: Union[str, Path]) -> bool:
 def read_softmax(path: Union[str, Path], width: int) -> Softmax:
     """Read the softmax of a model that `write_model` wrote.
 
-    path (str or Path): A directory, .zip or .hdf5 file.
     width (int): The projection of the biLM.
-    RETURNS (Softmax): The softmax, without gradients.
+    RETURNS (Softmax): Without gradients.
     RAISES (WeightsError): If there is none, or if its shapes are wrong.
     """
     files = find_files(path)
@@ -82,8 +76,6 @@ class LanguageModel:
     given those after it. Words outside the vocabulary count as `<UNK>`, and cost no
     more than that: see `is_oov`.
 
-    bilm (BiLM): The biLM.
-    softmax (Softmax): Its softmax.
     words (List[str]): The words of the softmax, `<S>`, `</S>` and `<UNK>` first.
     """
 
@@ -101,7 +93,6 @@ class LanguageModel:
 
         weights (str or Path): Its name or path.
         vocab_path (Path): The words of its softmax, by default vocab.txt beside it.
-        RETURNS (LanguageModel): The model.
         RAISES (WeightsError): If the model cannot be read, or has no softmax, as the
             official ones.
         RAISES (CorpusError): If the vocabulary is missing or of another softmax.

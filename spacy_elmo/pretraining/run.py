@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
-from ..bilm import BiLM
+from ..bilm import BiLM, LSTMState
 from ..errors import CorpusError, Errors
 from .config import OptimizerSettings, Settings, TrainingSettings
 from .corpus import Corpus
@@ -38,7 +38,7 @@ class Run:
     processes: Processes
     mean: Optional[AveragedModel]  # of the weights, over the last part of the run
     n_steps: int  # updates of the whole run
-    states: List[Tensor]  # before the next window: see WindowReader
+    state: LSTMState  # before the next window
     step: int = 0  # updates done
     seconds: float = 0.0
     losses: List[float] = field(default_factory=list)  # since the last line of the log
@@ -46,12 +46,8 @@ class Run:
 
 
 class Objective(nn.Module):
-    """The loss of a window of each row, read forward and backward.
-
-    bilm (BiLM): The language model.
-    softmax (Softmax): Its softmax, shared by both directions.
-    corpus (Corpus): Tells the characters of its words.
-    settings (TrainingSettings): [training].
+    """The loss of a window of each row, read forward and backward. The corpus tells the
+    characters of its words.
     """
 
     def __init__(
@@ -65,22 +61,17 @@ class Objective(nn.Module):
         self.reader = WindowReader(bilm, settings)
 
     def forward(
-        self, batch: Window, states: List[Tensor], sample: Sample
-    ) -> Tuple[Tensor, List[Tensor]]:
-        """The loss of a window, and the state after it.
-
-        batch (Window): A window of each row.
-        states (List[Floats2d]): The state before the window: see WindowReader.
-        sample (Sample): The words of the softmax.
-        RETURNS (Tuple[Floats0d, List[Floats2d]]): The mean of both directions in nats
-            a token, and the state after the window.
+        self, batch: Window, state: LSTMState, sample: Sample
+    ) -> Tuple[Tensor, LSTMState]:
+        """The loss of a window, the mean of both directions in nats a token, and the
+        state after the window, given the state before it.
         """
         with autocast(self.softmax.bias.device, self.settings):
             x = self._token_vectors(batch)
-            h, *after = self.reader(x, self._keep(batch), *states)
+            y, h, c = self.reader(x, self._keep(batch), *state)
             targets = self.corpus.in_vocabulary(batch.targets.reshape(-1))
-            loss = self.softmax(h, self._on_device(targets).long(), sample)
-        return loss, [state.detach() for state in after]
+            loss = self.softmax(y, self._on_device(targets).long(), sample)
+        return loss, LSTMState(h.detach(), c.detach())
 
     def _token_vectors(self, batch: Window) -> Tensor:
         """Each distinct word through the token encoder once.
@@ -107,12 +98,8 @@ class Objective(nn.Module):
 
 
 def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) -> Run:
-    """A run before its first update.
+    """A run before its first update, on the device of this process.
 
-    settings (Settings): The config.
-    corpus (Corpus): The training text.
-    processes (Processes): Those that train.
-    RETURNS (Run): On the device of this process.
     RAISES (CorpusError): If the rows are fewer than the processes.
     """
     training = settings.training
@@ -143,7 +130,7 @@ def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) 
         processes,
         AveragedModel(weights) if training.average_share > 0 else None,
         count_steps(training, corpus),
-        objective.reader.zeros(len(mine)),
+        bilm.initial_state(len(mine)),
     )
 
 
@@ -158,8 +145,6 @@ def count_steps(settings: TrainingSettings, corpus: Corpus) -> int:
 def train_step(run: Run, batch: Window) -> Tuple[float, float]:
     """One update, unless the loss or the gradients are not finite.
 
-    run (Run): Changed in place.
-    batch (Window): A window of each row of this process.
     RETURNS (Tuple[float, float]): The loss before the update, the mean of both
         directions in nats a token; and the norm of all gradients before the clip.
     """
@@ -172,7 +157,7 @@ def train_step(run: Run, batch: Window) -> Tuple[float, float]:
     n_samples = vocab_size if is_full else training.softmax.n_samples
     sample = draw_sample(rng, n_samples, vocab_size).to(processes.device)
     run.optimizer.zero_grad(set_to_none=True)
-    loss, states = run.objective(batch, run.states, sample)
+    loss, state = run.objective(batch, run.state, sample)
     # Processes average their gradients, and may have numbers of rows that differ.
     n_rows = batch.inputs.shape[2]
     share = n_rows * processes.n / training.rows
@@ -186,7 +171,7 @@ def train_step(run: Run, batch: Window) -> Tuple[float, float]:
         for group in run.optimizer.param_groups:
             group["lr"] = learn_rate(training.optimizer, step, run.n_steps)
         run.optimizer.step()
-    run.step, run.states = step + 1, states
+    run.step, run.state = step + 1, state
     return mean, norm
 
 

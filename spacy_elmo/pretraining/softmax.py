@@ -23,10 +23,8 @@ class Sample(NamedTuple):
         return self._replace(ids=self.ids.to(device))
 
     def log_expected(self, words: Tensor) -> Tensor:
-        """The log of how often words are expected in a sample.
-
-        words (Ints1d): Word ids, shape (n,).
-        RETURNS (Floats1d): Shape (n,).
+        """The log of how often words, given by their ids (n,), are expected in a
+        sample: shape (n,).
         """
         if self.n_tries == 0:
             return torch.zeros(len(words), device=words.device)
@@ -38,11 +36,9 @@ def draw_sample(rng: np.random.Generator, n_samples: int, vocab_size: int) -> Sa
     """Draw distinct negatives for the sampled softmax (Jean et al. 2015) from the
     log-uniform distribution, which is near to that of words by falling frequency.
 
-    rng (Generator): The source of randomness.
     n_samples (int): Distinct words to draw. From vocab_size on all are taken, each
         once: that is the full softmax.
     vocab_size (int): V.
-    RETURNS (Sample): The negatives.
     """
     if n_samples >= vocab_size:
         return Sample(torch.arange(vocab_size), 0, vocab_size)
@@ -83,7 +79,6 @@ class Softmax(nn.Module):
 
         h (Floats2d): Outputs of the top layer, shape (n, width).
         targets (Ints1d): Word ids, shape (n,).
-        sample (Sample): The negatives.
         RETURNS (Floats0d): The loss, which can be differentiated.
         """
         loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
@@ -93,11 +88,8 @@ class Softmax(nn.Module):
 
     @torch.no_grad()
     def log_likelihood(self, h: Tensor, targets: Tensor) -> Tensor:
-        """The exact log likelihood of each target, in nats.
-
-        h (Floats2d): Outputs of the top layer, shape (n, width).
-        targets (Ints1d): Word ids, shape (n,).
-        RETURNS (Floats1d): Shape (n,).
+        """The exact log likelihood of each target in nats, shape (n,). Arguments as in
+        `forward`.
         """
         parts: List[Tensor] = []
         for chunk in _chunks(h, len(self.bias)):

@@ -78,10 +78,9 @@ class Tokenizer:
 
 
 def load_language(nlp_config: Dict[str, Any]) -> "Language":
-    """A pipeline of nothing but a tokenizer.
+    """A pipeline of nothing but a tokenizer, which takes a text of any length, from
+    [nlp] of a config.
 
-    nlp_config (Dict[str, Any]): [nlp] of a config.
-    RETURNS (Language): The pipeline. It takes a text of any length.
     RAISES (CorpusError): If spaCy does not know the language, or if its tokenizer
         needs a package that is not here.
     """
@@ -113,7 +112,6 @@ def tokenize(
 
     documents (Iterable[Tuple[int, Any]]): A number, which is passed on, and a
         document (see `Tokenizer`).
-    tokenizer (Tokenizer): Runs in each of the processes.
     n_process (int): 1 stays in this process.
     YIELDS (Tuple[int, List[List[str]]]): The sentences of each document, in order.
     """

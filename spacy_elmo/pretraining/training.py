@@ -47,7 +47,6 @@ def pretrain(
     """Train a biLM on text, or go on where an earlier run in the same folder was
     stopped.
 
-    settings (Settings): The config.
     output (Path): Receives options.json, weights.hdf5, vocab.txt, config.cfg,
         log.jsonl, the last two checkpoints, and the cache of the corpus.
     silent (bool): No messages, and no progress bar of the training.

@@ -45,8 +45,6 @@ def rank_words(
 def read_vocabulary(path: Union[str, Path]) -> List[str]:
     """Read and check a vocabulary file, one word per line.
 
-    path (str or Path): The file.
-    RETURNS (List[str]): The words.
     RAISES (CorpusError): If the special words are not its first three lines, if a
         word stands there twice, or if a line is empty.
     """

@@ -1,6 +1,7 @@
 """The windows of text that a step reads, in both directions."""
 
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -50,7 +51,6 @@ class Rows:
     that has read all of its documents goes on with those of the next epoch, whatever
     the others do: nothing is left out at the end of an epoch.
 
-    corpus (Corpus): The text.
     n_rows (int): Rows over all processes: the global batch.
     steps (int): Tokens of a window: how far backpropagation through time goes.
     seed (int): Of the shuffle.
@@ -77,7 +77,6 @@ class Rows:
         self.corpus = corpus
         self.n_rows = n_rows
         self.steps = steps
-        self.seed = seed
         self.mine = range(n_rows) if mine is None else mine
         # Before the block of windows that is in memory. For each row: its epoch, its
         # document among those dealt to it, and the token within.
@@ -85,7 +84,8 @@ class Rows:
         self._block = np.empty((2, 2, 0, len(self.mine)), dtype=np.int64)
         self._n_read = 0  # tokens of each row of the block
         self._ahead: Optional[Window] = None
-        self._orders: Dict[int, Ints] = {}
+        # The documents of an epoch in the order of reading. Rows are in few at a time.
+        self._order = lru_cache(4)(lambda epoch: corpus.epoch(epoch, seed))
 
     @property
     def positions(self) -> Ints:
@@ -163,14 +163,6 @@ class Rows:
                 last = i + 1 == len(dealt)
                 epoch, i, start = (epoch + 1, 0, 0) if last else (epoch, i + 1, 0)
         return [epoch, i, start], spans
-
-    def _order(self, epoch: int) -> Ints:
-        """The documents of an epoch in the order of reading."""
-        if epoch not in self._orders:
-            self._orders[epoch] = self.corpus.epoch(epoch, self.seed)
-            for old in [e for e in self._orders if e < self._start[:, 0].min()]:
-                del self._orders[old]
-        return self._orders[epoch]
 
 
 def _sentences(document: Ints, start: int, end: int) -> Tuple[Ints, int]:

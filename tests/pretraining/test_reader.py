@@ -19,7 +19,7 @@ def test_a_window_is_read_as_its_sentences_are(make_settings, tmp_path):
     x = table[torch.from_numpy(inputs.reshape(2, -1))]
     keep = inputs.reshape(2, -1, 1) != np.reshape([BOS_ID, EOS_ID], (2, 1, 1))
     keep = torch.from_numpy(keep).float()
-    h, *after = run.objective.reader(x, keep, *run.states)
+    h, *after = run.objective.reader(x, keep, *run.state)
     forward, backward = h.detach().numpy().reshape(2, 40, 3, -1)
     n_read = 0
     for r in range(3):
@@ -33,7 +33,7 @@ def test_a_window_is_read_as_its_sentences_are(make_settings, tmp_path):
             np.testing.assert_allclose(backward[here][::-1], wanted[1], atol=1e-5)
             n_read += 1
     assert n_read > 10
-    assert [x.shape for x in after] == 4 * [(3, 12), (3, 32)]
+    assert [x.shape for x in after] == [(2, 2, 3, 12), (2, 2, 3, 32)]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

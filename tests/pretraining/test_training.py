@@ -134,9 +134,9 @@ def test_a_window_sees_what_the_windows_before_it_left(make_settings, tmp_path, 
         settings = make_settings(state=state, dropout=0.0, unroll_steps=unroll_steps)
         run = start_run(settings, corpus)
         words = draw_sample(None, corpus.vocab_size, corpus.vocab_size)
-        states, found = run.states, []
+        carried, found = run.state, []
         for _ in range(n):
-            loss, states = run.objective(run.rows.read(), states, words)
+            loss, carried = run.objective(run.rows.read(), carried, words)
             found.append(loss.item())
         return np.mean(found)
 
