@@ -1,5 +1,6 @@
 """ELMo as a spaCy plugin. `spacy_elmo.bilm` is the biLM on its own."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import registry
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
 __all__ = ["LanguageModel", "registry", "set_vector_hooks", "__version__"]
 
 
+# Imported on first use: the biLM on its own needs no spaCy.
+_LATER = {
+    "LanguageModel": ".pretraining.language_model",
+    "set_vector_hooks": ".pipeline.vector_hooks",
+}
+
+
 def __getattr__(name: str) -> Any:
-    # On first use: the biLM on its own needs no spaCy.
-    if name == "LanguageModel":
-        from .pretraining.language_model import LanguageModel
-
-        return LanguageModel
-    if name == "set_vector_hooks":
-        from .pipeline.vector_hooks import set_vector_hooks
-
-        return set_vector_hooks
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name], __name__), name)

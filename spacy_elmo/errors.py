@@ -1,7 +1,7 @@
 """Coded messages: what was found and where, then what to do."""
 
-import math
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import Iterable, Union
 
@@ -48,14 +48,12 @@ def require(holds: bool, name: str, wanted: str, found: object) -> None:
         raise ValueError(Errors.E038.format(name=name, wanted=wanted, found=found))
 
 
-def require_number(
-    name: str, found: object, least: float, below: float = math.inf
-) -> None:
+def require_number(name: str, found: object, least: float, below: float = inf) -> None:
     """RAISES (ValueError): If an argument is no number, or out of range. spaCy checks a
     config, but hands on a number in quotes as it is.
     """
     holds = isinstance(found, (int, float)) and least <= found < below
-    upper = "" if below == math.inf else f" and below {below}"
+    upper = "" if below == inf else f" and below {below}"
     require(holds, name, f"a number of at least {least}{upper}", found)
 
 
@@ -63,17 +61,16 @@ class Errors:
     # Options and weights
     E001 = (
         "[ELMO001] No such file or directory: {path}.{hint} Give a registered name "
-        "({names}), the name of a published model ({published}), or a path: a directory"
-        " or .zip with options.json and one .hdf5 file, or an .hdf5 file beside its "
-        "options."
+        "({names}), a published model ({published}), or a path: a directory or .zip "
+        "with options.json and one .hdf5 file, or an .hdf5 file beside its options."
     )
     E002 = (
-        "[ELMO002] {path}: found {n} {what}, expected exactly one. A model is one "
-        "options file (options.json or *_options.json) and one *.hdf5 file."
+        "[ELMO002] {path}: found {n} {what}, expected exactly one. A model is one file "
+        "of options (options.json or *_options.json) and one *.hdf5."
     )
     E003 = (
-        "[ELMO003] {path} is an ELMoForManyLangs model (found {found}), a different "
-        "architecture. Use a model in bilm-tf's format: options.json and an .hdf5 file."
+        "[ELMO003] {path} is an ELMoForManyLangs model (found {found}). Use one in "
+        "bilm-tf's format: options.json and an .hdf5 file."
     )
     E004 = (
         "[ELMO004] {path} is not a readable HDF5 file ({reason}). If it is damaged or "
@@ -91,21 +88,15 @@ class Errors:
     )
     E009 = (
         "[ELMO009] No such file or directory: {path}. A model is a directory or .zip "
-        "with options.json and one .hdf5 file, or an .hdf5 file beside its options. "
-        "spacy_elmo.weights.resolve gives the path of a name such as en_elmo_sm."
+        "with options.json and an .hdf5 file, or an .hdf5 file beside its options. Of "
+        "a name such as en_elmo_sm, spacy_elmo.weights.resolve gives the path."
     )
     E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
     E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
     # Running the biLM
-    E020 = (
-        "[ELMO020] The state given has {found} rows, but there are {wanted} "
-        "sentences. Pass the state back with as many sentences as it came from."
-    )
+    E020 = "[ELMO020] The state has {found} rows for {wanted} sentences: give one each."
     E021 = "[ELMO021] Unknown precision '{precision}': use one of {known}."
-    E022 = (
-        "[ELMO022] Sentence {i} is a string, not a list of words. Split it first, for "
-        "instance by spaCy's tokenizer."
-    )
+    E022 = "[ELMO022] Sentence {i} is a string. Give a list of words: text.split()."
     # Documents and listeners
     E030 = (
         "[ELMO030] doc._.elmo has {found} rows, but the Doc has {wanted} tokens: it "
@@ -114,33 +105,25 @@ class Errors:
     )
     E031 = (
         "[ELMO031] The listener of upstream '{upstream}' got a Doc without ELMo vectors"
-        ", and the pipeline has no such component. Put an 'elmo' component of that "
-        "name before its listeners, or give a renamed one's name as 'upstream'."
+        ". Put an 'elmo' component of that name before it, or mend its 'upstream'."
     )
     E032 = (
-        "[ELMO032] The listener of upstream '{upstream}' cannot be initialized: no "
-        "enabled 'elmo' component of that name is before it. Add one, give the name of "
-        "one as 'upstream', or use spacy_elmo.ELMo.v1, which needs none."
+        "[ELMO032] The listener of upstream '{upstream}' has no 'elmo' component of "
+        "that name before it. Add one, mend 'upstream', or use spacy_elmo.ELMo.v1."
     )
     E033 = (
         "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
-        "and width {width}: 'elmo' has other weights than this component was trained "
-        "with. Load the pipeline with its own weights, or train the component again."
+        "and width {width}. Give 'elmo' the weights with which this component was "
+        "trained, or train it again."
     )
     E037 = (
-        "[ELMO037] The segmenter must return spans that cover each token of the Doc "
-        "once and in order. At token {i} of {n}: {found}."
+        "[ELMO037] The segmenter's spans must cover each token of the Doc once and in "
+        "order. At token {i} of {n}: {found}."
     )
     E038 = "[ELMO038] {name} must be {wanted}, not {found!r}."
-    E039 = (
-        "[ELMO039] The mix of ELMo's layers is not initialized. Call "
-        "nlp.initialize() first, or load a pipeline that was trained."
-    )
+    E039 = "[ELMO039] The mix of the layers is not initialized: call nlp.initialize()."
     E041 = "[ELMO041] This machine has no device '{device}' ({reason})."
-    E042 = (
-        "[ELMO042] '{name}' holds {value:.3g}, which is too large for {dtype}. Save "
-        "the model in float32."
-    )
+    E042 = "[ELMO042] '{name}' has {value:.3g}, too much for {dtype}: use float32."
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}."
     E051 = "[ELMO051] {path}: {problem}."
@@ -151,26 +134,26 @@ class Errors:
         "give more text, or put empty lines between the documents of a .txt."
     )
     E053 = (
-        "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}). The words of "
-        "the batch are in {dump}. Lower 'learn_rate' or 'grad_clip', or use "
-        'precision = "float32", and start again from the last checkpoint.'
+        "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}; words in {dump}"
+        "). Lower 'learn_rate' or 'grad_clip', or take precision = \"float32\", and go "
+        "on from the last checkpoint."
     )
     E054 = (
-        "[ELMO054] {path} has no softmax, so it is no language model. Models that "
-        "'spacy elmo pretrain' wrote have one; the official ones never do."
+        "[ELMO054] {path} has no softmax, so it is no language model. Take one that "
+        "'spacy elmo pretrain' wrote: the official ones have none."
     )
     E056 = (
         "[ELMO056] The checkpoint {path} cannot be read ({reason}). To begin anew, "
-        "remove it or give another output folder."
+        "remove it."
     )
     E058 = (
         "[ELMO058] Interrupted after step {step:,} of {n_steps:,}. All of it is saved: "
         "the same command goes on from there."
     )
     E059 = (
-        "[ELMO059] The vocabulary {path} has none of the words of the text: there is "
-        "nothing to predict. Is it of the same language, spelling and tokenization? "
-        "For one that is made from the text, lower 'vocabulary.min_count'."
+        "[ELMO059] The vocabulary {path} has none of the words of the text. Is it of "
+        "the same language, spelling and tokenization? For one that is made from the "
+        "text, lower 'vocabulary.min_count'."
     )
     E060 = (
         "[ELMO060] [model] is not that of {path}: {what}. Give its geometry, which "
@@ -183,13 +166,10 @@ class Errors:
         "number of the NLPL repository's catalog."
     )
     E101 = "[ELMO101] {url} cannot be downloaded: {problem}."
-    E103 = (
-        "[ELMO103] The model {name} has not been downloaded. Do it once: python -m "
-        "spacy elmo download {name}"
-    )
+    E103 = "[ELMO103] Download {name} once: python -m spacy elmo download {name}"
     E105 = (
-        "[ELMO105] The download cannot be written to {path} ({reason}). Make room if "
-        "the disk is full, or set SPACY_ELMO_CACHE to another folder."
+        "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
+        "set SPACY_ELMO_CACHE to another folder."
     )
     # Other commands
     E080 = (
@@ -198,7 +178,7 @@ class Errors:
     )
     E110 = (
         "[ELMO110] {path} was made from another text or with other settings ({what}). "
-        "Give the same to go on, remove it, or give another output."
+        "Give the same, remove it, or give another output."
     )
     E111 = "[ELMO111] {path} is there already. Remove it, or give another path."
     E112 = (
@@ -207,8 +187,8 @@ class Errors:
     )
     E113 = "[ELMO113] --engine ray needs Ray Data ({reason}): pip install 'ray[data]'"
     E114 = (
-        "[ELMO114] Another run is writing to {path}, or was killed and left processes "
-        "behind. Wait for its end, or give another path."
+        "[ELMO114] Another run, or a process that it left behind, is writing to {path}."
+        " Wait for its end, or give another path."
     )
     E115 = (
         "[ELMO115] {path} cannot be written ({reason}). Make room if the disk is full, "
@@ -222,28 +202,20 @@ class Errors:
         "[ELMO121] The brackets in the query {query!r} are around {word!r}, but the "
         "tokens there are {tokens}. Put them around one whole token."
     )
-    E122 = (
-        "[ELMO122] {pipeline} has no 'elmo' component. Give a pipeline that has one, "
-        "or --weights instead of --pipeline."
-    )
+    E122 = "[ELMO122] {pipeline} has no 'elmo' component. Give another, or --weights."
     E123 = (
-        "[ELMO123] {name} is a biLM, and not a pipeline with one. Give a pipeline here;"
-        " 'spacy elmo info' describes a biLM."
+        "[ELMO123] {name} is a biLM ('spacy elmo info' describes it): give a pipeline."
     )
     E124 = (
         "[ELMO124] {layer!r} is no layer and no mix{has}: use 'top', 'mean', the number"
         " of a layer from 0 to L, or L + 1 weights, none negative, that sum to 1."
     )
     E125 = (
-        "[ELMO125] The similarity of this {type} is that of ELMo vectors of width "
-        "{wanted}, and the {other} that it is compared with has {found}. Compare "
-        "Docs, spans and tokens that the same 'elmo' component has seen."
+        "[ELMO125] This {type} has an ELMo vector of width {wanted}, and the {other} "
+        "has {found}. Compare what the same 'elmo' component has seen."
     )
     E126 = "[ELMO126] Give --weights or --pipeline, not both."
-    E127 = (
-        "[ELMO127] {path} is a pipeline with {n} biLMs. Give the path of one of them: "
-        "{paths}."
-    )
+    E127 = "[ELMO127] {path} is a pipeline with {n} biLMs. Give one of them: {paths}."
     # init and package
     E130 = (
         "[ELMO130] The text at {path} has {found:,} words, repeated paragraphs counted "
@@ -252,7 +224,7 @@ class Errors:
     )
     E131 = (
         "[ELMO131] There are {n_dev} --dev for {n} --treebank. Give one for each, or "
-        "none: then a tenth of each treebank is held out."
+        "none: then a tenth is held out."
     )
     E132 = (
         "[ELMO132] The treebank {name} is too small to hold out a tenth of it: give "
@@ -275,24 +247,15 @@ class Errors:
         " or give text whose words stand between spaces (--corpus.tokenized true for "
         "'pretrain', else --tokenized)."
     )
-    E137 = (
-        "[ELMO137] {path} has no license. Give --license, or a meta.json with a "
-        '"license".'
-    )
-    E138 = (
-        "[ELMO138] The package cannot be built ({reason}). What it is made of is in "
-        "{path}."
-    )
-    E139 = (
-        "[ELMO139] {name!r} is not a valid package name. Take letters, digits and "
-        "underscores, for instance hu_novels_elmo."
-    )
+    E137 = "[ELMO137] {path} has no license: give --license, or one in its meta.json."
+    E138 = "[ELMO138] The package cannot be built ({reason}): see {path}."
+    E139 = "[ELMO139] {name!r} is no name for a package. Take one like hu_novels_elmo."
 
 
 class Warnings:
     W001 = (
         "[ELMOW001] A listener of upstream '{upstream}' got Docs without ELMo vectors "
-        "and predicts from zeros. Is the 'elmo' component disabled or missing?"
+        "and predicts from zeros. Is its 'elmo' component disabled or missing?"
     )
     W002 = (
         '[ELMOW002] precision = "{precision}" is slower than float32 on this {device}, '
@@ -300,18 +263,16 @@ class Warnings:
     )
     W003 = "[ELMOW003] {problem} Continuing from {path} instead, at step {step}."
     W004 = (
-        "[ELMOW004] The sentence cache {path} cannot be used ({reason}). Continuing "
-        "without it. If the file is damaged, remove it."
+        "[ELMOW004] Going on without the sentence cache {path} ({reason}). If it is "
+        "damaged, remove it."
     )
     W005 = (
-        "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}. "
-        "Each wrong byte was read as U+FFFD. If the file has another encoding, convert "
-        "it, for instance by 'iconv -f latin1 -t utf8'."
+        "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}: "
+        "wrong bytes are U+FFFD. If need be, convert it: 'iconv -f latin1 -t utf8'."
     )
     W006 = (
-        "[ELMOW006] {share:.0%} of the words of {path} are outside the vocabulary and "
-        "count as one word, <UNK>: the perplexity says little. Is the vocabulary of "
-        "the same language, spelling and tokenization?"
+        "[ELMOW006] {share:.0%} of the words of {path} are outside the vocabulary: the "
+        "perplexity says little. Is it of this language, spelling and tokenization?"
     )
     W010 = (
         "[ELMOW010] spaCy's tokenizer makes only {share:.1%} of the tokens of {path}: "

@@ -8,17 +8,16 @@ import io
 import lzma
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Union
+from typing import Any, BinaryIO, Dict, Iterator, List, Union
 
 import srsly
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.vocab import Vocab
 
 from .errors import CorpusError, Errors, Warnings, looked_for, unusable
 
-if TYPE_CHECKING:
-    from spacy.language import Language
-    from spacy.tokens import Doc
-
-Text = Union[str, List[str], "Doc"]
+Text = Union[str, List[str], Doc]
 
 SUFFIXES = (".txt", ".jsonl", ".spacy")
 KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
@@ -63,7 +62,7 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
 
 def read_documents(
     path: Path, *, strict: bool = False, keep_empty: bool = False
-) -> Iterator[Union[List[Any], "Doc"]]:
+) -> Iterator[Union[List[Any], Doc]]:
     """The documents of a file. A .txt is paragraphs, one per line, with an empty line
     after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
     format: one object per line, with "text" or "tokens". A .spacy DocBin gives Docs.
@@ -79,9 +78,6 @@ def read_documents(
     try:
         with _open(path) as file:
             if kind == ".spacy":
-                from spacy.tokens import DocBin
-                from spacy.vocab import Vocab
-
                 yield from DocBin().from_bytes(file.read()).get_docs(Vocab())
                 return
             lines = read_lines(path, file, strict=strict)
@@ -112,10 +108,8 @@ def read_texts(
             yield text.split() if tokenized and isinstance(text, str) else text
 
 
-def make_doc(nlp: "Language", text: Text) -> "Doc":
+def make_doc(nlp: Language, text: Text) -> Doc:
     """A Doc of a text that `read_texts` gives."""
-    from spacy.tokens import Doc
-
     if isinstance(text, str):
         return nlp.make_doc(text)
     return Doc(nlp.vocab, words=text) if isinstance(text, list) else text

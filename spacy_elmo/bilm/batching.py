@@ -66,9 +66,8 @@ def make_batches(
         vector depends on it; the state after the sentence does.
     """
     lengths = [len(sentence) for sentence in sentences]
-    order = sorted(
-        (row for row, n in enumerate(lengths) if n), key=lambda row: -lengths[row]
-    )
+    rows = (row for row, n in enumerate(lengths) if n)
+    order = sorted(rows, key=lambda row: -lengths[row])
     batches: List[List[int]] = []
     n_tokens = 0
     for row in order:
@@ -77,8 +76,8 @@ def make_batches(
             batches.append([])
             n_tokens = lengths[row] + 2
         batches[-1].append(row)
-    for rows in batches:
-        yield _make_batch(rows, sentences, share, closed)
+    for batch in batches:
+        yield _make_batch(batch, sentences, share, closed)
 
 
 def _make_batch(
@@ -95,9 +94,8 @@ def _make_batch(
         ]
         readings.append(reading._replace(places=of_words))
     ends = np.cumsum([len(text) for text in texts]).tolist()
-    return SentenceBatch(
-        rows, np.concatenate(texts), list(zip([0, *ends], ends)), readings
-    )
+    spans = list(zip([0, *ends], ends))
+    return SentenceBatch(rows, np.concatenate(texts), spans, readings)
 
 
 def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:

@@ -32,12 +32,10 @@ class CharacterEncoder(nn.Module):
         self.widest = max(w for w, _ in options.filters)
         self.max_characters = options.max_characters_per_token
         self.char_embed = nn.Parameter(torch.empty(N_CHARACTERS, d))
-        self.conv_weight = nn.ParameterList(
-            torch.empty(n_w, d, w) for w, n_w in options.filters
-        )
-        self.conv_bias = nn.ParameterList(
-            torch.empty(n_w) for _, n_w in options.filters
-        )
+        self.conv_weight, self.conv_bias = nn.ParameterList(), nn.ParameterList()
+        for w, n_w in options.filters:
+            self.conv_weight.append(torch.empty(n_w, d, w))
+            self.conv_bias.append(torch.empty(n_w))
         self.highways = nn.ModuleList(Highway(n) for _ in range(options.n_highway))
         # bilm-tf has no projection where there is nothing to reduce.
         self.projection = nn.Linear(n, width) if n != width else None
@@ -61,16 +59,15 @@ class CharacterEncoder(nn.Module):
     def convolve(self, char_ids: Tensor) -> Tensor:
         lengths = (char_ids != PADDING).sum(1)
         order = torch.argsort(lengths, stable=True)
-        blocks = _length_blocks(char_ids[order], lengths[order].tolist())
+        blocks = _blocks_of(char_ids[order], lengths[order].tolist())
         # The windows that begin on a character, and one of pure padding, which every
         # word has that is not too long for it.
         widest = self.widest
         fits = [block for block in blocks if block[1] + widest <= self.max_characters]
         parts = [self.char_embed.new_empty(0, self.options.n_filters)]
         if fits:
-            pooled = self._convolve_blocks(
-                [ids[:, : longest + widest - 1].t().long() for ids, longest in fits]
-            )
+            cut = [ids[:, : longest + widest - 1].t().long() for ids, longest in fits]
+            pooled = self._convolve_blocks(cut)
             parts.append(pooled + torch.cat(list(self.conv_bias)))
         parts += [self._convolve_whole(ids) for ids, _ in blocks[len(fits) :]]
         pooled = torch.cat(parts)[torch.argsort(order)]
@@ -89,13 +86,8 @@ class CharacterEncoder(nn.Module):
         """
         embed, widest = self.char_embed, self.widest
         # Filters side by side, narrower ones ending in zeros: (widest, d, n_filters)
-        weight = torch.cat(
-            [
-                F.pad(weight, (0, widest - weight.shape[2])).permute(2, 1, 0)
-                for weight in self.conv_weight
-            ],
-            dim=2,
-        )
+        padded = [F.pad(w, (0, widest - w.shape[2])) for w in self.conv_weight]
+        weight = torch.cat([w.permute(2, 1, 0) for w in padded], dim=2)
         padding = weight.flatten(0, 1).t() @ embed[PADDING].repeat(widest)
         if torch.is_grad_enabled() and weight.requires_grad:
             return convolve_train(blocks, embed, weight, padding)
@@ -135,9 +127,7 @@ class Highway(nn.Module):
         return y.relu_().sub_(x).mul_(gate.sigmoid_()).add_(x)
 
 
-def _length_blocks(
-    char_ids: Tensor, lengths: Sequence[int]
-) -> List[Tuple[Tensor, int]]:
+def _blocks_of(char_ids: Tensor, lengths: Sequence[int]) -> List[Tuple[Tensor, int]]:
     """Cut words in order of length into blocks, each with its longest length."""
     groups = Counter(bisect_left(WORD_LENGTHS, n) for n in lengths)
     most = at_once(BLOCK_WORDS, char_ids.device)

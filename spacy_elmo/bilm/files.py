@@ -76,9 +76,8 @@ def _find_in_zip(path: Path) -> ModelFiles:
 def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
     info = archive.getinfo(name)
     if info.file_size > max(SMALL_BYTES, MAX_ZIP_RATIO * info.compress_size):
-        problem = (
-            f"{name} would grow from {info.compress_size:,} to {info.file_size:,} bytes"
-        )
+        sizes = f"{info.compress_size:,} to {info.file_size:,} bytes"
+        problem = f"{name} would grow from {sizes}"
         raise WeightsError(Errors.E012.format(path=path, problem=problem))
     with archive.open(info) as file:
         # No more than was checked: the archive may hold more than it says.

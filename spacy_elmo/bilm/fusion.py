@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-Function = Callable[..., Any]
+Func = Callable[..., Any]
 _is_on = False
 
 
@@ -17,9 +17,7 @@ def use_fusion(on: bool) -> None:
     _is_on = on
 
 
-def fused(
-    function: Function, variant: Optional[Function] = None, **options: Any
-) -> Function:
+def fused(function: Func, variant: Optional[Func] = None, **options: Any) -> Func:
     """A function, or, where this process fuses, a compiled one: of its variant, if it
     has one for that. The options are those of torch.compile.
     """

@@ -48,11 +48,11 @@ class LSTMLayer(nn.Module):
         # the forget gate, as in the official files. Padding is zeros.
         padding = 0 if 4 * H % ALIASED else KERNEL_PADDING
         self.kernel = nn.Parameter(torch.zeros(1 + P + P, 4 * H + padding))
-        self.projection = (
-            nn.Parameter(torch.empty(H, P)) if options.has_projection else None
-        )
+        self.projection, proj_clip = None, None
         # Where there is no projection, the paper's code clips none.
-        proj_clip = options.proj_clip if options.has_projection else None
+        if options.has_projection:
+            self.projection = nn.Parameter(torch.empty(H, P))
+            proj_clip = options.proj_clip
         self._clips = options.cell_clip or math.inf, proj_clip or math.inf
         self.precision = "float32"
         # Weights in this precision, and what they were made of.
@@ -102,9 +102,8 @@ class LSTMLayer(nn.Module):
             assert not moves, "in training, no rows are shared"
             if index is not None:
                 x = x[index]
-            y, h, c = lstm_train(
-                x, state, self.kernel, self.projection, batch_sizes, keep, clips
-            )
+            weights = self.kernel, self.projection
+            y, h, c = lstm_train(x, state, *weights, batch_sizes, keep, clips)
             return y, LSTMState(h, c)
         assert keep is None, "contiguous rows are for training"
         state = LSTMState(state.h.clone(), state.c.clone())

@@ -70,7 +70,7 @@ class Float32:
 
     def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
         if index is not None and len(x) * LEAST_READINGS <= len(index):
-            return self._gates_of_repeated(x, index, sizes)
+            return self._gates_by_word(x, index, sizes)
         return self._gates_by_step(x if index is None else x[index], sizes)
 
     def _gates_by_step(self, x: Tensor, sizes: Sequence[int]) -> Gates:
@@ -101,9 +101,7 @@ class Float32:
 
         return gates
 
-    def _gates_of_repeated(
-        self, x: Tensor, index: Tensor, sizes: Sequence[int]
-    ) -> Gates:
+    def _gates_by_word(self, x: Tensor, index: Tensor, sizes: Sequence[int]) -> Gates:
         """Products of the distinct inputs are computed once, those of the state at
         each step.
         """

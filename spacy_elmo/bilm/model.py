@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -106,10 +107,7 @@ class BiLM(nn.Module):
         return self
 
     def forward(
-        self,
-        table: Tensor,
-        batch: SentenceBatch,
-        state: Optional[LSTMState] = None,
+        self, table: Tensor, batch: SentenceBatch, state: Optional[LSTMState] = None
     ) -> Tuple[Tensor, LSTMState]:
         """Run both directions over a batch of sentences. A pure function: the state
         goes in and comes out, nothing is kept.
@@ -153,9 +151,7 @@ class BiLM(nn.Module):
             last step.
         """
 
-        def on_device(x: Any) -> Tensor:
-            return torch.as_tensor(x).to(table.device)
-
+        on_device = partial(torch.as_tensor, device=table.device)
         words, index = np.unique(reading.words, return_inverse=True)
         moves = [
             [(start, on_device(rows)) for start, rows in copies]

@@ -33,9 +33,7 @@ MAX_RATIO = 1000  # of a dataset's size in memory to that in the file
 Layout = Dict[str, List[Tensor]]
 
 
-def layout(
-    encoder: CharacterEncoder, directions: Sequence[Sequence[LSTMLayer]]
-) -> Layout:
+def layout(encoder: CharacterEncoder, stacks: Sequence[Sequence[LSTMLayer]]) -> Layout:
     """Every dataset of a biLM."""
     found: Layout = {"char_embed": [encoder.char_embed]}
     for i, (weight, bias) in enumerate(zip(encoder.conv_weight, encoder.conv_bias)):
@@ -52,7 +50,7 @@ def layout(
     for name, linear in linears.items():
         found[name.format("W")] = [linear.weight.t()]
         found[name.format("b")] = [linear.bias]
-    for d, layers in enumerate(directions):
+    for d, layers in enumerate(stacks):
         for i, layer in enumerate(layers):
             cell = f"RNN_{d}/RNN/MultiRNNCell/Cell{i}/LSTMCell"
             for name, gates in (("W_0", layer.weight), ("B", layer.bias)):
@@ -135,12 +133,9 @@ def read_weights(
 def check_shape(name: str, found: object, wanted: object, files: ModelFiles) -> None:
     """RAISES (WeightsError): If the shape of a dataset is not the one wanted."""
     if found != wanted:
-        path, options = files.weights_name, files.options_name
-        raise WeightsError(
-            Errors.E008.format(
-                path=path, options=options, name=name, found=found, wanted=wanted
-            )
-        )
+        files_named = {"path": files.weights_name, "options": files.options_name}
+        shapes = {"found": found, "wanted": wanted}
+        raise WeightsError(Errors.E008.format(name=name, **files_named, **shapes))
 
 
 def read_dataset(h5: Any, name: str, files: ModelFiles) -> Floats:
@@ -190,9 +185,7 @@ def write_files(
         temporary.write_text(options.to_json(), encoding="utf8")
 
 
-def _write_dataset(
-    h5: Any, name: str, array: Floats, dtype: str, **options: Any
-) -> None:
+def _write_dataset(h5: Any, name: str, array: Floats, dtype: str, **how: Any) -> None:
     with np.errstate(over="ignore"):
         rounded = array.astype(dtype)
     if not np.isfinite(rounded).all():
@@ -202,5 +195,5 @@ def _write_dataset(
     stored = "float32" if name.endswith("/B") else dtype
     # One chunk: a checksum needs chunks, and an index of several would have none.
     h5.create_dataset(
-        name, data=rounded, dtype=stored, chunks=array.shape, fletcher32=True, **options
+        name, data=rounded, dtype=stored, chunks=array.shape, fletcher32=True, **how
     )

@@ -31,19 +31,13 @@ def choose_precision(name: str, device: torch.device) -> str:
     RAISES (ValueError): If there is no such precision.
     """
     check_precision(name)
-    fast = {
-        "int8": has_int8(device),
-        "bfloat16": has_fast_bfloat16(device),
-        "float32": True,
-    }
+    fast = {"int8": has_int8(device), "bfloat16": has_fast_bfloat16(device)}
     if name == "auto":
-        return next(low for low in fast if fast[low])
-    if fast[name]:
+        return next((low for low in fast if fast[low]), "float32")
+    if fast.get(name, True):
         return name
-    warning = Warnings.W002.format(
-        precision=name, device=device.type, missing=NEEDS[name]
-    )
-    warnings.warn(warning, stacklevel=2)
+    why = {"device": device.type, "missing": NEEDS[name]}
+    warnings.warn(Warnings.W002.format(precision=name, **why), stacklevel=2)
     return "float32"
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple
 
 from spacy.cli._util import Arg, Opt
+from spacy.language import Language
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
@@ -10,8 +11,6 @@ from . import inputs
 from ._app import app
 
 if TYPE_CHECKING:
-    from spacy.language import Language
-
     from ..layers.architectures import Mix
     from ..pipeline.component import ELMo
     from ..pipeline.vector_files import Job
@@ -73,9 +72,7 @@ def embed_cli(
         if engine == "ray":
             _embed_on_ray(job, files, n_process)
         else:
-            texts = (
-                (i, text) for i, file in enumerate(files) for text in job.read(file)
-            )
+            texts = ((i, text) for i, f in enumerate(files) for text in job.read(f))
             bar = tqdm(texts, total=n_texts, unit=" texts", disable=silent)
             for number, part in groupby(bar, key=lambda numbered: numbered[0]):
                 embed_file(job, (text for _, text in part), number, n_process)
@@ -84,7 +81,7 @@ def embed_cli(
     msg.good(f"{n_texts:,} texts are in {output_path}")
 
 
-def _find_mix(nlp: "Language", component: Optional[str]) -> Tuple["ELMo", "Mix"]:
+def _find_mix(nlp: Language, component: Optional[str]) -> Tuple["ELMo", "Mix"]:
     """The mix of a component, or the only one of the pipeline, and the `elmo` component
     with the biLM that it mixes.
     """

@@ -1,11 +1,13 @@
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import srsly
 import typer
 from spacy.cli._util import Arg, Opt
+from spacy.language import Language
+from thinc.api import Config
 from wasabi import msg
 
 from ..errors import CorpusError, Errors, Warnings
@@ -13,10 +15,6 @@ from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
 from ._app import app
 from .inputs import FILE, FILES
-
-if TYPE_CHECKING:
-    from spacy.language import Language
-    from thinc.api import Config
 
 RULES = "spacy.Tokenizer.v1"
 TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated"
@@ -142,7 +140,7 @@ def write(output: Path, given: Dict[str, Any]) -> None:
 
 
 def convert(
-    treebank: List[str], dev: List[str], corpus: Path, language: "Language"
+    treebank: List[str], dev: List[str], corpus: Path, language: Language
 ) -> List[str]:
     """Convert the treebanks, and find the components that can learn from them."""
     if dev and len(dev) != len(treebank):
@@ -166,7 +164,7 @@ def convert(
     return tb.components_for(everything)
 
 
-def print_survey(survey: Survey, config: "Config") -> None:
+def print_survey(survey: Survey, config: Config) -> None:
     """Print how much text there is, and how much of it the biLM can see."""
     longest = config["model"]["char_cnn"]["max_characters_per_token"]
     msg.good(

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional,
 
 import srsly
 from spacy.cli._util import Arg, Opt
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.util import load_model
+from thinc.api import Model
 
 from ..errors import CorpusError, Errors, WeightsError
 
 if TYPE_CHECKING:
-    from spacy.language import Language
-    from spacy.tokens import Doc
-
     from ..layers.architectures import Encoder, Mix
     from ..pipeline.component import ELMo
     from ..pipeline.vector_hooks import Layer
@@ -26,21 +27,11 @@ BATCH_LENGTH = 16_384
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
 LAYERS = "'top', 'mean' of all, or a number (0 is the token layer)"
 TEXT = Arg(..., help=f"Text: {FILES}")
-WEIGHTS = Opt(
-    None, "--weights", "-w", help="Name or path of a biLM; default: en_elmo_sm"
-)
-PIPELINE = Opt(
-    None, "--pipeline", "-p", help="Pipeline with an 'elmo' component and tokenizer"
-)
-LANG = Opt(
-    None, "--lang", "-l", help="Language of the text; default: as in training, or en"
-)
-TOKENIZED = Opt(
-    None, "--tokenized/--raw", help="Split at spaces only; default: as in training"
-)
-VOCAB = Opt(
-    None, "--vocab", "-v", help="Words of the softmax; default: vocab.txt beside it"
-)
+WEIGHTS = Opt(None, "--weights", "-w", help="Name or path of a biLM [en_elmo_sm]")
+PIPELINE = Opt(None, "--pipeline", "-p", help="Pipeline with an 'elmo' component")
+LANG = Opt(None, "--lang", "-l", help="Language of the text [as in training, or en]")
+TOKENIZED = Opt(None, "--tokenized/--raw", help="Split at spaces only [as in training]")
+VOCAB = Opt(None, "--vocab", "-v", help="Words of the softmax [vocab.txt beside it]")
 # Options of a path
 FILE: Any = {"exists": True, "dir_okay": False}
 JSON = Opt(False, "--json", "-j", help="Print JSON")
@@ -73,10 +64,8 @@ def read_meta(path: Path) -> Dict[str, Any]:
         raise WeightsError(Errors.E006.format(path=path, reason=e)) from None
 
 
-def load_pipeline(name: str) -> "Language":
+def load_pipeline(name: str) -> Language:
     """Load a pipeline, given its name or path; a biLM is an error."""
-    from spacy.util import load_model
-
     from ..weights import registered_names
 
     if name in registered_names() or (Path(name) / "options.json").is_file():
@@ -89,7 +78,7 @@ def load_elmo(
     pipeline: Optional[str],
     lang: Optional[str],
     tokenized: Optional[bool],
-) -> Tuple["Language", "ELMo", bool]:
+) -> Tuple[Language, "ELMo", bool]:
     """Load the pipeline that the options of a command name.
 
     RETURNS (Tuple[Language, ELMo, bool]): The pipeline, its `elmo` component, and
@@ -130,8 +119,8 @@ def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
 
 
 def read_batches(
-    nlp: "Language", text: str, tokenized: bool, limit: Optional[int] = None
-) -> Iterator[List["Doc"]]:
+    nlp: Language, text: str, tokenized: bool, limit: Optional[int] = None
+) -> Iterator[List[Doc]]:
     """Read a text as batches of Docs, with a progress bar.
 
     limit (int): Stop after the batch that reaches this number of tokens.
@@ -171,14 +160,12 @@ def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
         yield found
 
 
-def find_mixes(nlp: "Language") -> Iterator[Tuple[str, "Encoder", "Mix"]]:
+def find_mixes(nlp: Language) -> Iterator[Tuple[str, "Encoder", "Mix"]]:
     """Find the mixes in all components of a pipeline, also in disabled ones.
 
     YIELDS (Tuple[str, Model, Model]): The component's name, the encoder that the mix
         reads (a listener, or a biLM), and the mix.
     """
-    from thinc.api import Model
-
     for name, component in nlp.components:
         model = getattr(component, "model", None)
         for node in model.walk() if isinstance(model, Model) else ():

@@ -1,18 +1,16 @@
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import srsly
 from spacy.cli._util import Arg, Opt
+from spacy.language import Language
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app
 from .inputs import JSON, find_mixes, load_pipeline
 from .outputs import new_figure, save_figure
-
-if TYPE_CHECKING:
-    from spacy.language import Language
 
 
 @app.command("mix")
@@ -44,7 +42,7 @@ def mix_cli(
     msg.table(rows, header=header, divider=True)
 
 
-def get_mixes(nlp: "Language") -> List[Dict[str, Any]]:
+def get_mixes(nlp: Language) -> List[Dict[str, Any]]:
     """What the components of a pipeline have learned about the layers of their biLM
     (Peters et al. 2018, equation 1).
 

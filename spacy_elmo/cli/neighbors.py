@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import srsly
 from spacy.cli._util import Arg, Opt
+from spacy.language import Language
+from spacy.tokens import Token
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
+from ..text import make_doc
 from . import inputs
 from ._app import app
 
 if TYPE_CHECKING:
-    from spacy.language import Language
-    from spacy.tokens import Token
-
     from ..pipeline.nearest import Context
 
 BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
@@ -58,10 +58,8 @@ def neighbors_cli(
     if as_json:
         results = []
         for query, *contexts in found:
-            neighbors = [context.to_dict() for context in contexts]
-            results.append(
-                {"query": query.to_dict(), "layer": layer, "contexts": neighbors}
-            )
+            result = {"query": query.to_dict(), "layer": layer}
+            results.append({**result, "contexts": [c.to_dict() for c in contexts]})
         print(srsly.json_dumps(results, indent=2))
     else:
         print_tables(found)
@@ -112,10 +110,8 @@ def write_page(path: Path, found: "List[List[Context]]") -> None:
         temporary.write_text(page, encoding="utf8")
 
 
-def _find_word(nlp: "Language", query: str, tokenized: bool) -> "Token":
+def _find_word(nlp: Language, query: str, tokenized: bool) -> Token:
     """The word in brackets, in its sentence without them."""
-    from ..text import make_doc
-
     if tokenized:
         query = " ".join(query.split())
     before, *words = BRACKETS.split(query)

@@ -12,9 +12,7 @@ PERPLEXITIES = ("forward", "backward", "average")
 
 @app.command("plot")
 def plot_cli(
-    logs: List[Path] = Arg(
-        ..., help="Logs of pretraining (log.jsonl), or their folders"
-    ),
+    logs: List[Path] = Arg(..., help="Logs of runs (log.jsonl), or their folders"),
     output_path: Path = Opt(Path("log.png"), "--output", "-o", help="Image file"),
 ) -> None:
     """

@@ -16,9 +16,7 @@ from .outputs import print_perplexities
 )
 def pretrain_cli(
     ctx: typer.Context,  # only for the additional arguments
-    config_path: Path = Arg(
-        ..., help="Path to config file", exists=True, dir_okay=False
-    ),
+    config_path: Path = Arg(..., help="Config file", exists=True, dir_okay=False),
     output_path: Path = Arg(
         ..., help="Directory for the model, its log and checkpoints", file_okay=False
     ),

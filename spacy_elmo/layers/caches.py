@@ -28,8 +28,6 @@ class WordCache:
     """Token vectors of words. A vector depends on its word alone, so each word is
     encoded once. A full cache starts over with the words at hand; the frequent ones
     are soon back.
-
-    max_bytes (int): Memory for the vectors.
     """
 
     def __init__(self, max_bytes: int):

@@ -108,9 +108,8 @@ def forward(
     n_layers, width = model.get_dim("nL"), model.get_dim("nO")
     for X in Xs:
         if X.shape[1:] != (n_layers, width):
-            raise ValueError(
-                Errors.E033.format(found=X.shape, n_layers=n_layers, width=width)
-            )
+            here = {"n_layers": n_layers, "width": width}
+            raise ValueError(Errors.E033.format(found=X.shape, **here))
     backprops: List[Callable[[Any], Any]] = []
     if model.attrs["layer_norm"]:
         normed = [_layer_norm(xp, X) for X in Xs]
@@ -169,9 +168,8 @@ def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) 
     # Zero rows are white space: they say nothing about the scale.
     n_tokens = sum(int(xp.any(x, axis=(1, 2)).sum()) for x in X or [])
     if squares > EPSILON:
-        model.attrs["gamma_0"] = float(
-            (squares / n_tokens / model.get_dim("nO")) ** -0.5
-        )
+        mean = squares / n_tokens / model.get_dim("nO")
+        model.attrs["gamma_0"] = float(mean**-0.5)
 
 
 def _layer_norm(xp: Any, X: Any) -> Tuple[Any, Callable[[Any], Any]]:

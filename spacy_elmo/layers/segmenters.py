@@ -30,10 +30,7 @@ def segment_sentences(max_length: int = MAX_LENGTH) -> Segmenter:
 
 @registry.misc("spacy_elmo.segment_docs.v1")
 def segment_docs(max_length: int = MAX_LENGTH) -> Segmenter:
-    """Take a Doc as one segment, cut only after `max_length` tokens.
-
-    RETURNS (Callable[[Doc], List[Span]]): Covers each token once and in order.
-    """
+    """Take a Doc as one segment, cut only after `max_length` tokens."""
     return _make(max_length, split=False)
 
 

@@ -90,9 +90,8 @@ class BiLMShim(Shim):
         words, ids = number_words(new)
         with LOCK:
             table = self.words.lookup(self.bilm, words)
-        encoded = self.bilm.encode_ids(
-            table, ids, max_batch_tokens=self.max_batch_tokens
-        )
+        most = self.max_batch_tokens
+        encoded = self.bilm.encode_ids(table, ids, max_batch_tokens=most)
         with LOCK:
             self.sentences.put(new, encoded)
         computed = iter(encoded)
@@ -177,9 +176,7 @@ class BiLMShim(Shim):
             (directory / OPTIONS).write_text(options, encoding="utf8")
         else:
             # float16 where that loses nothing: weights that came in it go out in it.
-            exact = all(
-                torch.equal(p.half().float(), p.float()) for p in bilm.parameters()
-            )
+            exact = all(torch.equal(p.half().float(), p) for p in bilm.parameters())
             bilm.save(directory, dtype="float16" if exact else "float32")
             self._file = _look_at(target)
         meta = directory / META

@@ -9,7 +9,6 @@ def decode(found: Any, chain: Optional[Callable[[Any], Any]] = None) -> Any:
 
     found (Any): Each map that srsly reads, in msgpack, as the bytes of Docs are. It
         stays as it is.
-    chain (Callable[[Any], Any]): The next decoder.
     """
     if "spacy.tokens" in sys.modules:  # Others use srsly too.
         from . import extensions as extensions

@@ -43,7 +43,6 @@ def find_neighbors(
     counts once, and the query's own never does.
 
     layer (int or str or Sequence[float]): See spacy_elmo.set_vector_hooks.
-    n (int): How many neighbors for each query.
     RETURNS (List[List[Context]]): Each query, followed by its neighbors, the nearest
         first.
     """

@@ -3,10 +3,9 @@
 """
 
 from collections import Counter, defaultdict
-from typing import DefaultDict, Iterable, List, Tuple
+from typing import Any, DefaultDict, Iterable, List, Tuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from spacy.tokens import Doc
 
@@ -40,9 +39,7 @@ def average_contexts(
     elmo.model.initialize()
     width = elmo.model.get_dim("nO")
     counts: Counter[str] = Counter()
-    sums: DefaultDict[str, npt.NDArray[np.float64]] = defaultdict(
-        lambda: np.zeros(width)
-    )
+    sums: DefaultDict[str, Any] = defaultdict(lambda: np.zeros(width))
     for docs in batches:
         for doc, layers in zip(docs, elmo.predict(docs)):
             X = select_layer(elmo.model.ops.to_numpy(layers), layer)

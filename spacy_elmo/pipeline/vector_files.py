@@ -89,10 +89,10 @@ def open_folder(folder: Path, job: Dict[str, Any]) -> None:
         temporary.write_text(json.dumps(job), encoding="utf8")
 
 
-def embed_file(
-    job: Job, texts: Iterable[Text], number: int, n_process: int = 1
-) -> None:
-    """Write the parts of a file that are not there yet, named by its number."""
+def embed_file(job: Job, texts: Iterable[Text], number: int, n: int = 1) -> None:
+    """Write the parts of a file that are not there yet, named by its number, by n
+    processes.
+    """
 
     def missing() -> Iterator[Tuple[Doc, Tuple[Path, int]]]:
         for i, text in enumerate(texts):
@@ -101,7 +101,7 @@ def embed_file(
                 yield make_doc(job.nlp, text), (path, i)
 
     with job.nlp.memory_zone():
-        docs = job.nlp.pipe(missing(), as_tuples=True, n_process=n_process)
+        docs = job.nlp.pipe(missing(), as_tuples=True, n_process=n)
         for path, part in groupby(docs, key=lambda found: found[1][0]):
             write_part(job, path, ((i, doc) for doc, (_, i) in part))
 

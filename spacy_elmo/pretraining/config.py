@@ -207,6 +207,5 @@ def check_sections(config: Dict[str, Any]) -> Sections:
         raise unusable(where, problem)
     wanted = error["msg"].replace("Input should be ", "")
     name = ".".join([*parents, name])
-    raise CorpusError(
-        Errors.E038.format(name=name, wanted=wanted, found=error["input"])
-    )
+    found = error["input"]
+    raise CorpusError(Errors.E038.format(name=name, wanted=wanted, found=found))

@@ -144,7 +144,7 @@ def text_files(paths: Sequence[str]) -> List[Path]:
 
 
 def load_corpus(
-    files: Sequence[Path],
+    files: List[Path],
     cache: Path,
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
@@ -153,7 +153,7 @@ def load_corpus(
     """Open the cache of a corpus, and make it first unless it is there for the same
     text and arguments.
 
-    files (Sequence[Path]): Text that `text_files` found.
+    files (List[Path]): Text that `text_files` found.
     cache (Path): Directory of the cache. One process at a time may make it.
     tokenizer (Tokenizer): Its settings choose the documents, too.
     vocabulary (List[str] or VocabularySettings): The words that the softmax predicts,
@@ -183,15 +183,14 @@ def load_corpus(
         shutil.rmtree(cache, ignore_errors=True)
         making.rename(cache)
     made = json.loads(meta.read_text())
+    characters = np.memmap(cache / "characters.bin", np.int16, "r")
     return Corpus(
         tokens=np.memmap(cache / "tokens.bin", np.int32, "r"),
         starts=np.load(cache / "starts.npy"),
         sources=np.load(cache / "sources.npy"),
         weights=weights,
         words=(cache / "words.txt").read_bytes().decode("utf8").split("\n")[:-1],
-        characters=np.memmap(cache / "characters.bin", np.int16, "r").reshape(
-            -1, width
-        ),
+        characters=characters.reshape(-1, width),
         vocab_size=made["vocab_size"],
         counts=TextCounts(**made["counts"]),
     )
@@ -229,9 +228,7 @@ def fingerprint(
     return hashlib.sha256(key.encode("utf8")).hexdigest()
 
 
-def _read(
-    files: Sequence[Path], tokenizer: Tokenizer
-) -> Iterator[Tuple[int, Tokenized]]:
+def _read(files: List[Path], tokenizer: Tokenizer) -> Iterator[Tuple[int, Tokenized]]:
     """Each document with the number of its file, as sentences of words."""
     settings = tokenizer.settings
     texts = ((i, text) for i, file in enumerate(files) for text in read_documents(file))

@@ -1,6 +1,7 @@
 """The weights that a run starts from: drawn, or those of a trained model."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any, List, Sequence, Union
 
@@ -29,24 +30,22 @@ def initialize(bilm: BiLM, seed: int) -> BiLM:
     def uniform(param: Tensor, limit: float) -> None:
         nn.init.uniform_(param, -limit, limit, generator=generator)
 
-    def normal(param: Tensor, std: float) -> None:
-        nn.init.normal_(param, 0.0, std, generator=generator)
-
+    normal = partial(nn.init.normal_, mean=0.0, generator=generator)
     encoder, char_cnn = bilm.encoder, bilm.options.char_cnn
     uniform(encoder.char_embed, 1.0)
     for weight, bias in zip(encoder.conv_weight, encoder.conv_bias):
         if char_cnn.activation == "relu":
             uniform(weight, 0.05)
         else:
-            normal(weight, 1 / math.sqrt(weight.shape[1] * weight.shape[2]))
+            normal(weight, std=1 / math.sqrt(weight.shape[1] * weight.shape[2]))
         nn.init.zeros_(bias)
     for module in encoder.highways:
         highway: Any = module
         for linear, b in ((highway.carry, -2.0), (highway.transform, 0.0)):
-            normal(linear.weight, 1 / math.sqrt(linear.in_features))
+            normal(linear.weight, std=1 / math.sqrt(linear.in_features))
             nn.init.constant_(linear.bias, b)
     if encoder.projection is not None:
-        normal(encoder.projection.weight, 1 / math.sqrt(char_cnn.n_filters))
+        normal(encoder.projection.weight, std=1 / math.sqrt(char_cnn.n_filters))
         nn.init.zeros_(encoder.projection.bias)
     for layer in bilm.modules():
         if isinstance(layer, LSTMLayer):
@@ -96,8 +95,5 @@ def _differences(found: Options, wanted: Options) -> List[str]:
     theirs, ours = dict_to_dot(found.to_dict()), dict_to_dot(wanted.to_dict())
     # 261 and 262 are the same table of characters (see Options).
     names = (name for name in ours if name != "char_cnn.n_characters")
-    return [
-        f"{name} is {ours[name]}, there {theirs[name]}"
-        for name in names
-        if theirs[name] != ours[name]
-    ]
+    different = (name for name in names if theirs[name] != ours[name])
+    return [f"{name} is {ours[name]}, there {theirs[name]}" for name in different]

@@ -5,15 +5,13 @@ import math
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import srsly
 
 from ..errors import unusable
 from ..storage import replacing
-
-if TYPE_CHECKING:
-    from .config import Settings
+from .config import Settings
 
 LOG = "log.jsonl"
 
@@ -46,7 +44,7 @@ class Log:
     RAISES (CorpusError): If there is no such logger, or if it cannot be set up.
     """
 
-    def __init__(self, settings: "Settings", folder: Path, step: int):
+    def __init__(self, settings: Settings, folder: Path, step: int):
         self.path = folder / LOG
         goes_on = step > 0 and self.path.is_file()
         kept = "".join(_kept_lines(self.path, step)) if goes_on else ""
@@ -77,7 +75,7 @@ def _kept_lines(path: Path, step: int) -> Iterator[str]:
                 yield line + "\n"
 
 
-def _set_up(settings: "Settings") -> Any:
+def _set_up(settings: Settings) -> Any:
     from spacy.util import get_lang_class, registry
     from thinc.api import Config
 

@@ -5,22 +5,21 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
-from ..bilm import BiLM, LSTMState
+from ..bilm import BiLM
+from ..bilm.lstm import LSTMState
 from ..errors import CorpusError, Errors
 from .config import OptimizerSettings, Settings, TrainingSettings
 from .corpus import Corpus
 from .distributed import ALONE, Processes
 from .initialization import initialize, load_start
-from .reader import WindowReader, autocast
-from .softmax import Sample, Softmax, draw_sample
-from .vocabulary import BOS_ID, EOS_ID
+from .objective import Objective
+from .softmax import Softmax, draw_sample
 from .windows import Rows, Window
 
 
@@ -33,7 +32,7 @@ class Run:
     softmax: Softmax
     weights: nn.Module  # of both: what is trained, saved and averaged
     objective: nn.Module  # their loss, alone or in DistributedDataParallel
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizer
     rows: Rows  # the text, and how far it has been read
     processes: Processes
     mean: Optional[AveragedModel]  # of the weights, over the last part of the run
@@ -43,58 +42,6 @@ class Run:
     seconds: float = 0.0
     losses: List[float] = field(default_factory=list)  # since the last line of the log
     best: Tuple[int, float] = (0, math.inf)  # step and perplexity
-
-
-class Objective(nn.Module):
-    """The loss of a window of each row, read forward and backward. The corpus tells the
-    characters of its words.
-    """
-
-    def __init__(
-        self, bilm: BiLM, softmax: Softmax, corpus: Corpus, settings: TrainingSettings
-    ):
-        super().__init__()
-        self.bilm = bilm
-        self.softmax = softmax
-        self.corpus = corpus
-        self.settings = settings
-        self.reader = WindowReader(bilm, settings)
-
-    def forward(
-        self, batch: Window, state: LSTMState, sample: Sample
-    ) -> Tuple[Tensor, LSTMState]:
-        """The loss of a window, the mean of both directions in nats a token, and the
-        state after the window, given the state before it.
-        """
-        with autocast(self.softmax.bias.device, self.settings):
-            x = self._token_vectors(batch)
-            y, h, c = self.reader(x, self._keep(batch), *state)
-            targets = self.corpus.in_vocabulary(batch.targets.reshape(-1))
-            loss = self.softmax(y, self._on_device(targets).long(), sample)
-        return loss, LSTMState(h.detach(), c.detach())
-
-    def _token_vectors(self, batch: Window) -> Tensor:
-        """Each distinct word through the token encoder once.
-
-        RETURNS (Floats3d): Shape (2, steps * rows, projection).
-        """
-        characters = self.corpus.characters[batch.words]
-        table = self.bilm.encoder(self._on_device(characters))
-        return F.embedding(self._on_device(batch.places), table.float())
-
-    def _keep(self, batch: Window) -> Tensor:
-        """0 where a row starts from the zero state, else 1: unless the state is
-        carried, in front of each sentence (at <S> forward, at </S> backward). Shape
-        (2, steps * rows, 1).
-        """
-        inputs = batch.inputs.reshape(2, -1, 1)
-        keeps = inputs != np.reshape([BOS_ID, EOS_ID], (2, 1, 1))
-        if self.settings.state == "carried":
-            keeps[:] = True
-        return self._on_device(keeps).float()
-
-    def _on_device(self, x: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(x).to(self.softmax.bias.device)
 
 
 def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) -> Run:
@@ -175,9 +122,7 @@ def train_step(run: Run, batch: Window) -> Tuple[float, float]:
     return mean, norm
 
 
-def _make_optimizer(
-    settings: OptimizerSettings, weights: nn.Module
-) -> torch.optim.Optimizer:
+def _make_optimizer(settings: OptimizerSettings, weights: nn.Module) -> Optimizer:
     """Adagrad (Duchi et al. 2011) or AdamW (Loshchilov and Hutter 2019)."""
     parameters, rate = list(weights.parameters()), settings.learn_rate
     if settings.name == "adagrad":

@@ -71,7 +71,6 @@ class Softmax(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         std = 1 / math.sqrt(self.weight.shape[1])
         nn.init.normal_(self.weight, 0.0, std, generator=generator)
-        nn.init.zeros_(self.bias)
         return self
 
     def forward(self, h: Tensor, targets: Tensor, sample: Sample) -> Tensor:

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from spacy.util import minibatch
+from spacy.language import Language
+from spacy.util import import_file, minibatch, registry
 
 from ..errors import CorpusError, Errors, unusable
 from .config import CorpusSettings
-
-if TYPE_CHECKING:
-    from spacy.language import Language
 
 # The sentences of a document.
 Tokenized = List[List[str]]
@@ -36,7 +34,7 @@ class Tokenizer:
     settings: CorpusSettings  # [corpus] of a config
     code: Optional[Path] = None  # Python file with functions that [nlp] names
     # Made on first use, in the process that uses it.
-    _language: Optional["Language"] = field(default=None, init=False)
+    _language: Optional[Language] = field(default=None, init=False)
     _segment: Any = field(default=None, init=False)
 
     def __call__(self, document: Any) -> Tokenized:
@@ -64,10 +62,8 @@ class Tokenizer:
         for span in self._segment(doc):
             yield _clean(token.text for token in span)
 
-    def _load(self) -> "Language":
+    def _load(self) -> Language:
         if self._language is None or len(self._language.vocab.strings) >= MAX_STRINGS:
-            from spacy.util import import_file, registry
-
             if self.code is not None:
                 import_file("python_code", self.code)
             self._language = load_language(self.nlp_config)
@@ -77,7 +73,7 @@ class Tokenizer:
         return self._language
 
 
-def load_language(nlp_config: Dict[str, Any]) -> "Language":
+def load_language(nlp_config: Dict[str, Any]) -> Language:
     """A pipeline of nothing but a tokenizer, which takes a text of any length, from
     [nlp] of a config.
 
@@ -120,9 +116,8 @@ def tokenize(
         return
     # Not fork: torch may have threads already.
     start = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
-    with ProcessPoolExecutor(
-        n_process, get_context(start), _set_tokenizer, (tokenizer,)
-    ) as pool:
+    context = get_context(start)
+    with ProcessPoolExecutor(n_process, context, _set_tokenizer, (tokenizer,)) as pool:
         under_way: deque[Future[List[Tuple[int, Tokenized]]]] = deque()
         batches = minibatch(documents, BATCH_DOCUMENTS)  # type: ignore[no-untyped-call]
         for batch in batches:

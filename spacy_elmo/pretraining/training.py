@@ -241,15 +241,14 @@ def _noticed_signals() -> Iterator[List[int]]:
     ends the process at once. Only the main thread is asked.
     """
     noticed: List[int] = []
-    before: Dict[int, Any] = {}
-    asked = (signal.SIGINT, signal.SIGTERM)
 
     def notice(number: int, frame: Any) -> None:
         noticed.append(number)
         signal.signal(number, before[number])
 
-    if threading.current_thread() is threading.main_thread():
-        before.update({number: signal.signal(number, notice) for number in asked})
+    is_main = threading.current_thread() is threading.main_thread()
+    asked = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    before: Dict[int, Any] = {number: signal.signal(number, notice) for number in asked}
     try:
         yield noticed
     finally:

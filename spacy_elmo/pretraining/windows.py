@@ -1,16 +1,14 @@
 """The windows of text that a step reads, in both directions."""
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..bilm.tuning import BLOCK_WINDOWS
 from ..errors import CorpusError, Errors
+from .corpus import Corpus
 from .vocabulary import BOS_ID, EOS_ID, Ints
-
-if TYPE_CHECKING:
-    from .corpus import Corpus
 
 
 def directions(tokens: Ints) -> Ints:
@@ -61,7 +59,7 @@ class Rows:
 
     def __init__(
         self,
-        corpus: "Corpus",
+        corpus: Corpus,
         n_rows: int,
         steps: int,
         seed: int,
@@ -69,11 +67,8 @@ class Rows:
     ):
         n_documents, n_tokens = corpus.documents_per_epoch, corpus.tokens_per_epoch
         if n_documents < n_rows or n_tokens < n_rows * steps:
-            raise CorpusError(
-                Errors.E052.format(
-                    documents=n_documents, tokens=n_tokens, rows=n_rows, steps=steps
-                )
-            )
+            found = {"documents": n_documents, "tokens": n_tokens}
+            raise CorpusError(Errors.E052.format(rows=n_rows, steps=steps, **found))
         self.corpus = corpus
         self.n_rows = n_rows
         self.steps = steps
@@ -134,9 +129,8 @@ class Rows:
         n_before = 0
         for r in range(len(self.mine)):
             for k, (document, start, end) in enumerate(self._skip(r, n)[1]):
-                sentences, first = _sentences(
-                    self.corpus.document(document), start, end
-                )
+                tokens = self.corpus.document(document)
+                sentences, first = _sentences(tokens, start, end)
                 if k == 0:
                     firsts[r] = n_before + first
                 texts.append(sentences)

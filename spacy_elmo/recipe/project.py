@@ -121,9 +121,8 @@ def set_length(config: Config, survey: Survey, pace: float, hours: float) -> flo
     """
     training = config["training"]
     text_tokens = TOKENS_PER_WORD * survey.words
-    tokens = int(
-        min(TRAINING_SHARE * pace * hours * 3600, training["max_epochs"] * text_tokens)
-    )
+    affordable = TRAINING_SHARE * pace * hours * 3600
+    tokens = int(min(affordable, training["max_epochs"] * text_tokens))
     epochs = tokens / text_tokens
     tokens_per_step = training["rows"] * training["unroll_steps"]
     n_steps = max(1, tokens // tokens_per_step)

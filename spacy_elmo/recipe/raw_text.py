@@ -41,9 +41,8 @@ class Survey(NamedTuple):
         """Share of the words that an encoder of this width cuts. Two of the
         characters mark where a word begins and ends.
         """
-        cut = sum(
-            n for n_bytes, n in self.lengths.items() if n_bytes > max_characters - 2
-        )
+        longest = max_characters - 2
+        cut = sum(n for n_bytes, n in self.lengths.items() if n_bytes > longest)
         return cut / (self.words + self.heldout)
 
 

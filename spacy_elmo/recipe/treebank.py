@@ -79,9 +79,8 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
     for doc in docs:
         found = nlp.make_doc(doc.text)
         for token in doc:
-            span = found.char_span(
-                token.idx, token.idx + len(token), alignment_mode="expand"
-            )
+            end = token.idx + len(token)
+            span = found.char_span(token.idx, end, alignment_mode="expand")
             others = [t.text for t in span or []]
             n += 1
             same += others == [token.text]

@@ -3,10 +3,14 @@ from typing import List, Union
 
 from .. import registry
 from ..errors import Errors, MissingWeights, did_you_mean, looked_for
-from .bundled import en_elmo_sm
 from .published import MODELS, cached_path, find_published
 
 __all__ = ["en_elmo_sm", "registered_names", "resolve"]
+
+
+def en_elmo_sm() -> Path:
+    """The English biLM of the package. Its model card is README.md beside it."""
+    return Path(__file__).parent / "en_elmo_sm"
 
 
 def resolve(name_or_path: Union[str, Path]) -> Path:
@@ -27,14 +31,10 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     model = find_published(name)
     if model is None:
         names = registered_names()
-        raise MissingWeights(
-            Errors.E001.format(
-                path=looked_for(name),
-                hint=did_you_mean(name, [*names, *MODELS]),
-                names=", ".join(names),
-                published=", ".join(MODELS),
-            )
-        )
+        hint = did_you_mean(name, [*names, *MODELS])
+        known = {"names": ", ".join(names), "published": ", ".join(MODELS)}
+        error = Errors.E001.format(path=looked_for(name), hint=hint, **known)
+        raise MissingWeights(error)
     cached = cached_path(name, model)
     if not cached.exists():
         raise MissingWeights(Errors.E103.format(name=name))

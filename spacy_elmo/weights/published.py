@@ -128,9 +128,8 @@ def _fetch(url: str, target: Path, silent: bool) -> None:
             if body.status_code != 200:
                 raise failed(f"HTTP {body.status_code}")
             size = body.raw.length_remaining
-            bar = tqdm(
-                total=size, desc=target.name, unit="B", unit_scale=True, disable=silent
-            )
+            look = {"desc": target.name, "unit": "B", "unit_scale": True}
+            bar = tqdm(total=size, disable=silent, **look)
             with target.open("wb") as out, bar:
                 for chunk in body.iter_content(CHUNK_BYTES):
                     out.write(chunk)

@@ -4,7 +4,7 @@ import torch
 
 from spacy_elmo.pretraining.corpus import load_corpora
 from spacy_elmo.pretraining.distributed import Processes
-from spacy_elmo.pretraining.reader import WindowReader
+from spacy_elmo.pretraining.objective import WindowReader
 from spacy_elmo.pretraining.run import start_run, train_step
 from spacy_elmo.pretraining.vocabulary import BOS_ID, EOS_ID
 
