@@ -69,8 +69,8 @@ class Errors:
         "of options (options.json or *_options.json) and one *.hdf5."
     )
     E003 = (
-        "[ELMO003] {path} is an ELMoForManyLangs model (found {found}). Use one in "
-        "bilm-tf's format: options.json and an .hdf5 file."
+        "[ELMO003] {path} is an ELMoForManyLangs model (found {found}), a different "
+        "architecture. Use one in bilm-tf's format: options.json and an .hdf5 file."
     )
     E004 = (
         "[ELMO004] {path} is not a readable HDF5 file ({reason}). If it is damaged or "
@@ -105,7 +105,8 @@ class Errors:
     )
     E031 = (
         "[ELMO031] The listener of upstream '{upstream}' got a Doc without ELMo vectors"
-        ". Put an 'elmo' component of that name before it, or mend its 'upstream'."
+        ". Put an 'elmo' component of that name before it; if it was renamed, give the "
+        "new name as 'upstream'."
     )
     E032 = (
         "[ELMO032] The listener of upstream '{upstream}' has no 'elmo' component of "

@@ -1,4 +1,3 @@
-from functools import partial
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -151,7 +150,9 @@ class BiLM(nn.Module):
             last step.
         """
 
-        on_device = partial(torch.as_tensor, device=table.device)
+        def on_device(x: Any) -> Tensor:
+            return torch.as_tensor(x).to(table.device)
+
         words, index = np.unique(reading.words, return_inverse=True)
         moves = [
             [(start, on_device(rows)) for start, rows in copies]

@@ -281,10 +281,8 @@ def _write_cache(
 def _write_provisional(
     documents: Iterable[Tuple[int, Tokenized]], folder: Path, weights: Sequence[float]
 ) -> Tuple[Dict[str, int], Sequence[float], Dict[str, float]]:
-    """Write the ids of all words as they turn up, and where documents start.
-
-    RETURNS (Tuple[Dict[str, int], List[float], Dict[str, float]]): The id of each
-        word, how often each id is read in an epoch, and counts of the text.
+    """Write the ids of all words as they turn up, and where documents start. Returns
+    the id of each word, how often each is read in an epoch, and counts of the text.
     """
     # Literal special words of the text would break the structure: they are <UNK>.
     ids = {word: UNK_ID for word in SPECIAL}

@@ -58,7 +58,6 @@ def evaluate_files(
         "carried": along each document, as the paper trains it.
     max_tokens (int): Of each file read about this many tokens, documents spread over
         all of it; 0 reads all.
-    processes (Processes): Those that share the documents.
     """
     sums = {}
     for name, corpus in files.items():

@@ -94,10 +94,7 @@ class Objective(nn.Module):
         return loss, LSTMState(h.detach(), c.detach())
 
     def _token_vectors(self, batch: Window) -> Tensor:
-        """Each distinct word through the token encoder once.
-
-        RETURNS (Floats3d): Shape (2, steps * rows, projection).
-        """
+        """Each distinct word is encoded once. (2, steps * rows, projection)."""
         characters = self.corpus.characters[batch.words]
         table = self.bilm.encoder(self._on_device(characters))
         return F.embedding(self._on_device(batch.places), table.float())

@@ -220,7 +220,7 @@ def test_bad_text(elmo, tmp_path, name, content, problem):
     result = elmo("init", tmp_path / "text", tmp_path / "new" / "out", "--lang", "de")
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
-    assert not (tmp_path / "new").exists()
+    assert not [p for p in (tmp_path / "new").rglob("*") if p.is_file()]
 
 
 @pytest.mark.parametrize(
