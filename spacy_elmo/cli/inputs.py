@@ -66,9 +66,9 @@ def read_meta(path: Path) -> Dict[str, Any]:
 
 def load_pipeline(name: str) -> Language:
     """Load a pipeline, given its name or path; a biLM is an error."""
-    from ..weights import registered_names
+    from ..registry import weights
 
-    if name in registered_names() or (Path(name) / "options.json").is_file():
+    if name in weights or (Path(name) / "options.json").is_file():
         raise CorpusError(Errors.E123.format(name=name))
     return load_model(name)
 

@@ -1,16 +1,12 @@
 from pathlib import Path
-from typing import List, Union
+from typing import Union
 
 from .. import registry
 from ..errors import Errors, MissingWeights, did_you_mean, looked_for
+from .bundled import en_elmo_sm
 from .published import MODELS, cached_path, find_published
 
-__all__ = ["en_elmo_sm", "registered_names", "resolve"]
-
-
-def en_elmo_sm() -> Path:
-    """The English biLM of the package. Its model card is README.md beside it."""
-    return Path(__file__).parent / "en_elmo_sm"
+__all__ = ["en_elmo_sm", "resolve"]
 
 
 def resolve(name_or_path: Union[str, Path]) -> Path:
@@ -22,7 +18,7 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     RETURNS (Path): A directory, .zip or .hdf5 file.
     RAISES (MissingWeights): If there is none.
     """
-    if isinstance(name_or_path, str) and name_or_path in registered_names():
+    if isinstance(name_or_path, str) and name_or_path in registry.weights:
         return Path(registry.weights.get(name_or_path)())
     path = Path(name_or_path)
     if path.exists():
@@ -30,7 +26,7 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     name = str(name_or_path)
     model = find_published(name)
     if model is None:
-        names = registered_names()
+        names = sorted(registry.weights.get_all())
         hint = did_you_mean(name, [*names, *MODELS])
         known = {"names": ", ".join(names), "published": ", ".join(MODELS)}
         error = Errors.E001.format(path=looked_for(name), hint=hint, **known)
@@ -39,7 +35,3 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     if not cached.exists():
         raise MissingWeights(Errors.E103.format(name=name))
     return cached
-
-
-def registered_names() -> List[str]:
-    return sorted(registry.weights.get_all())

@@ -6,7 +6,7 @@ from reference import random_weights, write_weights
 from spacy.util import registry
 from thinc.api import Adam, get_current_ops
 
-from spacy_elmo.weights import registered_names
+from spacy_elmo import registry as elmo_registry
 
 NLP = spacy.blank("en")
 TEXTS = ["She made a play.", "", "Play it again! It is good."]
@@ -78,7 +78,7 @@ def test_the_names_of_the_configs_are_registered(kind, names):
 def test_the_factory_and_the_bundled_weights_are_registered():
     assert NLP.has_factory("elmo")
     assert NLP.get_factory_meta("elmo").assigns == ["doc._.elmo"]
-    assert "en_elmo_sm" in registered_names()
+    assert "en_elmo_sm" in elmo_registry.weights
 
 
 @pytest.mark.parametrize(
