@@ -22,6 +22,7 @@ from inputs import read_rows
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+from thinc.api import NumpyOps, set_current_ops
 
 from spacy_elmo.bilm import BiLM, lstm, model
 from spacy_elmo.layers import doc_encoder
@@ -53,7 +54,9 @@ def main() -> None:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--words", type=int, default=10_000)
     parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--blis", type=int, default=1, help="0: products by NumPy")
     args = parser.parse_args()
+    set_current_ops(NumpyOps(use_blis=bool(args.blis)))
     torch.set_num_threads(args.threads)
     rows = read_words(args.text, args.words)
     nlp = make_pipeline(rows, args.weights, args.precision)
@@ -61,6 +64,7 @@ def main() -> None:
         "machine": machine(args.threads),
         "weights": args.weights,
         "precision": args.precision,
+        "BLIS": bool(args.blis),
         "words/s": words_per_second(nlp, rows, args.turns),
         "microseconds per word": profile(nlp, rows, args.turns),
         "milliseconds per sentence": latency(nlp, rows),
