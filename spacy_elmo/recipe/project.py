@@ -35,6 +35,8 @@ MANY_EPOCHS, DROPOUT = 2.0, 0.1
 # With punctuation and the ends of sentences
 TOKENS_PER_WORD = 1.25
 EVALUATIONS = 10
+# All of them together read a twentieth of what the run reads, or less.
+EVALUATED = 20 * EVALUATIONS
 CHECKPOINT_SECONDS = 120
 # Of a pipeline. Its batches grow from a hundred words to a thousand, in 2,300 steps.
 STEPS, STEPS_PER_HOUR = 1400, 1000
@@ -134,6 +136,7 @@ def set_length(config: Config, survey: Survey, pace: float, hours: float) -> flo
         # A run writes the mean of its last checkpoints or the best one, not both.
         keep_best=epochs > MANY_EPOCHS and not training["average_share"],
         eval_steps=max(1, n_steps // EVALUATIONS),
+        eval_tokens=min(training["eval_tokens"], max(1, tokens // EVALUATED)),
         checkpoint_steps=max(1, int(CHECKPOINT_SECONDS * pace / tokens_per_step)),
     )
     optimizer = training["optimizer"]

@@ -103,7 +103,9 @@ def test_the_configs_are_filled(project):
     output, _ = project
     pretraining = load_config(output / "configs" / "pretrain.cfg")
     assert pretraining["nlp"]["lang"] == "de"
-    assert pretraining["training"]["max_tokens"] > 0
+    training = pretraining["training"]
+    # Ten evaluations keep to a twentieth of the time.
+    assert 0 < 10 * training["eval_tokens"] <= training["max_tokens"] / 20
     elmo, baseline = (
         load_config(output / "configs" / f"{name}.cfg") for name in ("elmo", "baseline")
     )
