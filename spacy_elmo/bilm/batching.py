@@ -6,8 +6,7 @@ Sentences that begin alike share one row up to the word at which they part, sinc
 LSTM's state depends on nothing but what it has read.
 """
 
-from itertools import zip_longest
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ Ints1d = npt.NDArray[np.int64]
 # Each word as a row of the table of token vectors.
 SentenceRows = Sequence[Sequence[int]]
 # The first row of the state to be written, and the rows to be copied there.
-Move = Tuple[int, List[int]]
+Move = Tuple[int, Ints1d]
 
 
 class Reading(NamedTuple):
@@ -28,13 +27,13 @@ class Reading(NamedTuple):
     sizes: How many are read at each time step.
     moves: The rows of the state to be copied before each step, as sentences part or
         end, and after the last. In the end each sentence's state is in its own row.
-    places: For each sentence, where its words are read.
+    places: Where the words of each sentence are read, sentence after sentence.
     """
 
-    words: List[int]
+    words: Ints1d
     sizes: List[int]
     moves: List[List[Move]]
-    places: List[List[int]]
+    places: Ints1d
 
 
 class SentenceBatch(NamedTuple):
@@ -44,7 +43,7 @@ class SentenceBatch(NamedTuple):
     words: The table row of each word, sentence after sentence.
     spans: Where the words of each sentence stand there.
     readings: What the forward and the backward LSTMs read, boundaries included. Their
-        places are those of the words, in the order of the sentence.
+        places are those of the words, in the order of `words`.
     """
 
     rows: List[int]
@@ -84,17 +83,21 @@ def _make_batch(
     rows: List[int], sentences: SentenceRows, share: bool, closed: bool
 ) -> SentenceBatch:
     texts = [list(sentences[row]) for row in rows]
+    lengths = np.array([len(text) for text in texts])
+    ends = np.cumsum(lengths)
+    # Of each word: the length of its sentence, its place there, and the first place
+    # of the sentence in a reading.
+    n_words = np.repeat(lengths, lengths)
+    word = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+    n_before = ends - lengths + (1 + closed) * np.arange(len(rows))
+    start = np.repeat(n_before, lengths)
     readings = []
     for first, last, step in ((BOS_ROW, EOS_ROW, 1), (EOS_ROW, BOS_ROW, -1)):
         end = [last] if closed else []
         reading = make_reading([[first, *text[::step], *end] for text in texts], share)
-        of_words = [
-            places[1 : len(text) + 1][::step]
-            for places, text in zip(reading.places, texts)
-        ]
-        readings.append(reading._replace(places=of_words))
-    ends = np.cumsum([len(text) for text in texts]).tolist()
-    spans = list(zip([0, *ends], ends))
+        at = start + (1 + word if step > 0 else n_words - word)
+        readings.append(reading._replace(places=reading.places[at]))
+    spans = list(zip([0, *ends.tolist()], ends.tolist()))
     return SentenceBatch(rows, np.concatenate(texts), spans, readings)
 
 
@@ -108,47 +111,54 @@ def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
     "<S> the dog" and "<S> the cat", where <S> is 0, part at their third word:
 
     >>> reading = make_reading([[0, 5, 6], [0, 5, 7]])
-    >>> reading.words, reading.sizes  # 0 and 5 are read once
+    >>> reading.words.tolist(), reading.sizes  # 0 and 5 are read once
     ([0, 5, 6, 7], [1, 1, 2])
     >>> reading.moves  # before the third step: row 1 begins with the state of row 0
-    [[], [], [(1, [0])], []]
+    [[], [], [(1, array([0]))], []]
     >>> reading.places
-    [[0, 1, 2], [0, 1, 3]]
+    array([0, 1, 2, 0, 1, 3])
     """
-    words: List[int] = []
-    sizes: List[int] = []
-    moves: List[List[Move]] = []
-    places: List[List[int]] = [[] for _ in sentences]
-    # The row in which each sentence is read: that of its beginning. Beginnings are
-    # numbered by their first, and so longest, sentence: those that go on come first.
-    row = [0] * len(sentences) if share else list(range(len(sentences)))
-    alive = len(sentences)
-    for step in zip_longest(*sentences):
-        ended = alive - step[:alive].count(None)
-        copies = _copies(row[ended:alive], ended)
-        alive = ended
-        beginnings: Dict[Tuple[int, int], int] = {}
-        row[:alive] = [
-            beginnings.setdefault(beginning, len(beginnings))
-            for beginning in zip(row, step[:alive])
-        ]
-        for r in range(alive):
-            places[r].append(len(words) + row[r])
-        if sizes:
-            copies += _copies([before for before, _ in beginnings], 0)
-        moves.append(copies)
-        words += [word for _, word in beginnings]
-        sizes.append(len(beginnings))
-    moves.append(_copies(row[:alive], 0))
-    return Reading(words, sizes, moves, places)
+    lengths = np.array([len(sentence) for sentence in sentences])
+    # (n_sentences, n_steps + 1): after the last step, none is alive.
+    alive = lengths[:, None] > np.arange(lengths[0] + 1)
+    words = np.zeros(alive.shape, np.int64)
+    words[alive] = np.concatenate(sentences)
+    # The row in which each word is read, and whether it is the first to be read there.
+    rows = np.zeros_like(words) + np.arange(len(lengths))[:, None]
+    read = alive.copy()
+    moves: List[List[Move]] = [[] for _ in range(alive.shape[1])]
+    row = np.zeros_like(lengths)
+    for t, n in enumerate(alive.sum(0) if share else ()):
+        moves[t] = _copies(row[n:], n)
+        # Beginnings are numbered by their first, and so longest, sentence: those that
+        # go on come first.
+        first, following = _distinct(row[:n], words[:n, t])
+        moves[t] += _copies(row[first], 0) if t else []
+        rows[:n, t] = row = following
+        read[:, t] = False
+        read[first, t] = True
+        if len(first) == n:
+            break  # All have parted: from here on, each is read in its own row.
+    sizes = read.sum(0)
+    places = np.cumsum(sizes) - sizes + rows
+    return Reading(words.T[read.T], sizes[:-1].tolist(), moves, places[alive])
 
 
-def _copies(sources: List[int], start: int) -> List[Move]:
+def _distinct(rows: Ints1d, words: Ints1d) -> Tuple[Ints1d, Ints1d]:
+    """Number distinct pairs in the order in which they appear.
+
+    RETURNS (Tuple[Ints1d, Ints1d]): Where each is first, and the number of each pair.
+    """
+    keys = rows * (words.max(initial=0) + 1) + words
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[inverse]
+
+
+def _copies(sources: Ints1d, start: int) -> List[Move]:
     """The copy that it takes, if any, to move `sources` to rows from `start` on."""
-    for i, source in enumerate(sources):
-        if source != start + i:
-            return [(start + i, sources[i:])]
-    return []
+    differs = np.flatnonzero(sources != start + np.arange(len(sources)))
+    return [(start + int(differs[0]), sources[differs[0] :])] if len(differs) else []
 
 
 def packed_steps(sizes: Sequence[int]) -> List[Tuple[int, int]]:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import Errors
-from .batching import Reading, SentenceBatch, SentenceRows, make_batches
+from .batching import Ints1d, Reading, SentenceBatch, SentenceRows, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
@@ -150,8 +150,8 @@ class BiLM(nn.Module):
             last step.
         """
 
-        def on_device(x: Any) -> Tensor:
-            return torch.as_tensor(x).to(table.device)
+        def on_device(x: Ints1d) -> Tensor:
+            return torch.from_numpy(x).to(table.device)
 
         words, index = np.unique(reading.words, return_inverse=True)
         moves = [
@@ -162,7 +162,7 @@ class BiLM(nn.Module):
             direction, table[on_device(words)], reading.sizes, state,
             index=on_device(index), moves=moves if any(moves) else None,
         )  # fmt: skip
-        places = on_device(np.concatenate(reading.places))
+        places = on_device(reading.places)
         return [layer[places] for layer in layers], last
 
     def run_direction(
