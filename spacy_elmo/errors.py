@@ -204,9 +204,7 @@ class Errors:
         "tokens there are {tokens}. Put them around one whole token."
     )
     E122 = "[ELMO122] {pipeline} has no 'elmo' component. Give another, or --weights."
-    E123 = (
-        "[ELMO123] {name} is a biLM ('spacy elmo info' describes it): give a pipeline."
-    )
+    E123 = "[ELMO123] {name} is a biLM, see 'spacy elmo info': give a pipeline."
     E124 = (
         "[ELMO124] {layer!r} is no layer and no mix{has}: use 'top', 'mean', the number"
         " of a layer from 0 to L, or L + 1 weights, none negative, that sum to 1."

@@ -27,13 +27,13 @@ class Reading(NamedTuple):
     sizes: How many are read at each time step.
     moves: The rows of the state to be copied before each step, as sentences part or
         end, and after the last. In the end each sentence's state is in its own row.
-    places: Where the words of each sentence are read, sentence after sentence.
+    places: For each sentence, where its words are read.
     """
 
     words: Ints1d
     sizes: List[int]
     moves: List[List[Move]]
-    places: Ints1d
+    places: List[Ints1d]
 
 
 class SentenceBatch(NamedTuple):
@@ -43,7 +43,7 @@ class SentenceBatch(NamedTuple):
     words: The table row of each word, sentence after sentence.
     spans: Where the words of each sentence stand there.
     readings: What the forward and the backward LSTMs read, boundaries included. Their
-        places are those of the words, in the order of `words`.
+        places are those of the words, in the order of the sentence.
     """
 
     rows: List[int]
@@ -83,21 +83,16 @@ def _make_batch(
     rows: List[int], sentences: SentenceRows, share: bool, closed: bool
 ) -> SentenceBatch:
     texts = [list(sentences[row]) for row in rows]
-    lengths = np.array([len(text) for text in texts])
-    ends = np.cumsum(lengths)
-    # Of each word: the length of its sentence, its place there, and the first place
-    # of the sentence in a reading.
-    n_words = np.repeat(lengths, lengths)
-    word = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
-    n_before = ends - lengths + (1 + closed) * np.arange(len(rows))
-    start = np.repeat(n_before, lengths)
     readings = []
     for first, last, step in ((BOS_ROW, EOS_ROW, 1), (EOS_ROW, BOS_ROW, -1)):
         end = [last] if closed else []
         reading = make_reading([[first, *text[::step], *end] for text in texts], share)
-        at = start + (1 + word if step > 0 else n_words - word)
-        readings.append(reading._replace(places=reading.places[at]))
-    spans = list(zip([0, *ends.tolist()], ends.tolist()))
+        of_words = [
+            places[1 : len(text) + 1][::step]
+            for places, text in zip(reading.places, texts)
+        ]
+        readings.append(reading._replace(places=of_words))
+    spans = packed_steps([len(text) for text in texts])
     return SentenceBatch(rows, np.concatenate(texts), spans, readings)
 
 
@@ -116,7 +111,7 @@ def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
     >>> reading.moves  # before the third step: row 1 begins with the state of row 0
     [[], [], [(1, array([0]))], []]
     >>> reading.places
-    array([0, 1, 2, 0, 1, 3])
+    [array([0, 1, 2]), array([0, 1, 3])]
     """
     lengths = np.array([len(sentence) for sentence in sentences])
     # (n_sentences, n_steps + 1): after the last step, none is alive.
@@ -135,13 +130,12 @@ def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
         first, following = _distinct(row[:n], words[:n, t])
         moves[t] += _copies(row[first], 0) if t else []
         rows[:n, t] = row = following
-        read[:, t] = False
-        read[first, t] = True
+        read[:, t] = np.bincount(first, minlength=len(read))
         if len(first) == n:
             break  # All have parted: from here on, each is read in its own row.
     sizes = read.sum(0)
-    places = np.cumsum(sizes) - sizes + rows
-    return Reading(words.T[read.T], sizes[:-1].tolist(), moves, places[alive])
+    places = [row[:n] for row, n in zip(np.cumsum(sizes) - sizes + rows, lengths)]
+    return Reading(words.T[read.T], sizes[:-1].tolist(), moves, places)
 
 
 def _distinct(rows: Ints1d, words: Ints1d) -> Tuple[Ints1d, Ints1d]:
@@ -162,6 +156,6 @@ def _copies(sources: Ints1d, start: int) -> List[Move]:
 
 
 def packed_steps(sizes: Sequence[int]) -> List[Tuple[int, int]]:
-    """(start, end) of each time step in packed order."""
+    """(start, end) of each of some runs, such as the time steps in packed order."""
     ends = np.cumsum(sizes).tolist()
     return [(end - n, end) for n, end in zip(sizes, ends)]

@@ -41,14 +41,12 @@ def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
     return ids
 
 
-def number_words(
-    sentences: Sequence[Sequence[str]],
-) -> Tuple[List[str], List[List[int]]]:
+def number_words(texts: Sequence[Sequence[str]]) -> Tuple[List[str], List[List[int]]]:
     """The distinct words of sentences, behind `<S>` and `</S>`, and each sentence as
     rows of a table of their vectors.
     """
     rows: Dict[str, int] = {BOS: BOS_ROW, EOS: EOS_ROW}
-    ids = [[rows.setdefault(word, len(rows)) for word in words] for words in sentences]
+    ids = [[rows.setdefault(word, len(rows)) for word in text] for text in texts]
     return list(rows), ids
 
 

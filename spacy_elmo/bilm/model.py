@@ -123,7 +123,8 @@ class BiLM(nn.Module):
         y = table.new_empty(len(batch.words), L + 1, 2 * P)
 
         words = torch.from_numpy(batch.words).to(table.device)
-        y[:, 0] = table[words].repeat(1, 2)
+        x = table.index_select(0, words)
+        y[:, 0, :P], y[:, 0, P:] = x, x
         states = []
         for d, reading in enumerate(batch.readings):
             before = LSTMState(state.h[d], state.c[d])
@@ -159,11 +160,11 @@ class BiLM(nn.Module):
             for copies in reading.moves
         ]
         layers, last = self.run_direction(
-            direction, table[on_device(words)], reading.sizes, state,
+            direction, table.index_select(0, on_device(words)), reading.sizes, state,
             index=on_device(index), moves=moves if any(moves) else None,
         )  # fmt: skip
-        places = on_device(reading.places)
-        return [layer[places] for layer in layers], last
+        places = on_device(np.concatenate(reading.places))
+        return [layer.index_select(0, places) for layer in layers], last
 
     def run_direction(
         self,

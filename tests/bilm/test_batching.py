@@ -37,8 +37,9 @@ def read(reading, n_rows):
 def test_each_word_is_read_after_the_words_before_it(sentences, share):
     ordered, reading = lay_out(sentences, share)
     seen, state = read(reading, len(ordered))
-    wanted = [tuple(s[: i + 1]) for s in ordered for i in range(len(s))]
-    assert [seen[place] for place in reading.places] == wanted
+    for s, places in zip(ordered, reading.places, strict=True):
+        wanted = [tuple(s[: i + 1]) for i in range(len(s))]
+        assert [seen[place] for place in places] == wanted
     assert state == [tuple(s) for s in ordered]
 
 
