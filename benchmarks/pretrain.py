@@ -31,7 +31,7 @@ from torch.nn import functional as F
 
 from spacy_elmo.bilm import Options
 from spacy_elmo.bilm.characters import EOS
-from spacy_elmo.bilm.fusion import use_fusion
+from spacy_elmo.bilm.kernels import use_fusion
 from spacy_elmo.pretraining.config import Settings, read_settings
 from spacy_elmo.pretraining.corpus import Corpus, load_corpora
 from spacy_elmo.pretraining.run import start_run, train_step

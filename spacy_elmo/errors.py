@@ -105,17 +105,15 @@ class Errors:
     )
     E031 = (
         "[ELMO031] The listener of upstream '{upstream}' got a Doc without ELMo vectors"
-        ". Put an 'elmo' component of that name before it; if it was renamed, give the "
-        "new name as 'upstream'."
+        ". Put an 'elmo' of that name before it, or give its new name as 'upstream'."
     )
     E032 = (
         "[ELMO032] The listener of upstream '{upstream}' has no 'elmo' component of "
-        "that name before it. Add one, mend 'upstream', or use spacy_elmo.ELMo.v1."
+        "that name before it. Add one, correct 'upstream', or use spacy_elmo.ELMo.v1."
     )
     E033 = (
         "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
-        "and width {width}. Give 'elmo' the weights with which this component was "
-        "trained, or train it again."
+        "and width {width}. Give 'elmo' the weights of its training, or train it again."
     )
     E037 = (
         "[ELMO037] The segmenter's spans must cover each token of the Doc once and in "
@@ -143,10 +141,7 @@ class Errors:
         "[ELMO054] {path} has no softmax, so it is no language model. Take one that "
         "'spacy elmo pretrain' wrote: the official ones have none."
     )
-    E056 = (
-        "[ELMO056] The checkpoint {path} cannot be read ({reason}). To begin anew, "
-        "remove it."
-    )
+    E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to begin anew."
     E058 = (
         "[ELMO058] Interrupted after step {step:,} of {n_steps:,}. All of it is saved: "
         "the same command goes on from there."
@@ -156,10 +151,7 @@ class Errors:
         "the same language, spelling and tokenization? For one that is made from the "
         "text, lower 'vocabulary.min_count'."
     )
-    E060 = (
-        "[ELMO060] [model] is not that of {path}: {what}. Give its geometry, which "
-        "'spacy elmo info' prints."
-    )
+    E060 = "[ELMO060] [model] is not that of {path} ('spacy elmo info'): {what}."
     E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
     # Downloads
     E100 = (
@@ -218,8 +210,7 @@ class Errors:
     # init and package
     E130 = (
         "[ELMO130] The text at {path} has {found:,} words, repeated paragraphs counted "
-        "once: too few to train on. Give {wanted:,} or more; a useful biLM needs "
-        "millions."
+        "once: too few. Give {wanted:,} or more; a useful biLM needs millions."
     )
     E131 = (
         "[ELMO131] There are {n_dev} --dev for {n} --treebank. Give one for each, or "
@@ -234,10 +225,7 @@ class Errors:
         "folder, --name or --version."
     )
     E134 = "[ELMO134] Packages are made by 'wheel' or 'build': pip install wheel"
-    E135 = (
-        "[ELMO135] spaCy has no language {lang!r}. Give one of {known}. 'xx' is for "
-        "any language."
-    )
+    E135 = "[ELMO135] spaCy has no language {lang!r}. Give 'xx' or one of {known}."
     E136 = (
         "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
         "what it needs; or take spaCy's rules for white space and punctuation, if the "
@@ -261,10 +249,7 @@ class Warnings:
         "which has no {missing}: using float32."
     )
     W003 = "[ELMOW003] {problem} Continuing from {path} instead, at step {step}."
-    W004 = (
-        "[ELMOW004] Going on without the sentence cache {path} ({reason}). If it is "
-        "damaged, remove it."
-    )
+    W004 = "[ELMOW004] Going on without {path} ({reason}). Remove it if damaged."
     W005 = (
         "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}: "
         "wrong bytes are U+FFFD. If need be, convert it: 'iconv -f latin1 -t utf8'."

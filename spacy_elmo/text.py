@@ -41,7 +41,9 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
     RAISES (CorpusError): If there are none, or if one given is of another kind.
     """
     if Path(path).is_dir():
-        found = [p for p in Path(path).rglob("*") if p.is_file() and _kind(p)]
+        files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
+        # Without what macOS and Jupyter hide.
+        found = [p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}"]
     elif Path(path).is_file():
         found = [Path(path)]
     else:

@@ -118,7 +118,8 @@ def test_a_docbin_may_be_compressed(tmp_path, suffix, compress):
 
 def test_files_directories_and_globs_are_found(tmp_path):
     names = ["b.txt", "a.jsonl", "sub/c.txt.gz", "sub/notes.md", "d.spacy"]
-    for name in names:
+    hidden = ["._b.txt", ".ipynb_checkpoints/b.txt", "sub/.c.txt"]
+    for name in [*names, *hidden]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
 

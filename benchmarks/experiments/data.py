@@ -123,7 +123,7 @@ def srl_ewt(data: Path, part: str) -> Iterator[Doc]:
             yield doc
 
 
-def labelled(vocab: Vocab, texts: List[List[str]], label: str) -> Doc:
+def labeled(vocab: Vocab, texts: List[List[str]], label: str) -> Doc:
     """One text or two, of which the length of the first is given, and a label."""
     starts = [i == 0 for words in texts for i in range(len(words))]
     doc = Doc(vocab, words=[w for words in texts for w in words], sent_starts=starts)
@@ -136,7 +136,7 @@ def sst5(train: str) -> Reader:
         vocab = Vocab()
         name = train if part == "train" else f"{part}.tsv"
         for label, text in read_lines(data / "sst5" / name):
-            yield labelled(vocab, [text.split()], label)
+            yield labeled(vocab, [text.split()], label)
 
     return read
 
@@ -147,7 +147,7 @@ def goemotions(data: Path, part: str) -> Iterator[Doc]:
     for groups, _, text in read_lines(data / "goemotions" / f"{part}.tsv"):
         words = [t.text for t in nlp.make_doc(text)]
         if "," not in groups and words:
-            yield labelled(nlp.vocab, [words], groups)
+            yield labeled(nlp.vocab, [words], groups)
 
 
 def snli(data: Path, part: str) -> Iterator[Doc]:
@@ -160,7 +160,7 @@ def snli(data: Path, part: str) -> Iterator[Doc]:
             a, b = ([t.text for t in nlp.make_doc(text.strip())] for text in texts)
             pairs.append((label, a, b))
     for label, a, b in pairs:
-        yield labelled(nlp.vocab, [a, b], label)
+        yield labeled(nlp.vocab, [a, b], label)
 
 
 def squad(data: Path, part: str) -> Iterator[Doc]:

@@ -113,29 +113,31 @@ def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
     >>> reading.places
     [array([0, 1, 2]), array([0, 1, 3])]
     """
-    lengths = np.array([len(sentence) for sentence in sentences])
-    # (n_sentences, n_steps + 1): after the last step, none is alive.
-    alive = lengths[:, None] > np.arange(lengths[0] + 1)
-    words = np.zeros(alive.shape, np.int64)
-    words[alive] = np.concatenate(sentences)
-    # The row in which each word is read, and whether it is the first to be read there.
-    rows = np.zeros_like(words) + np.arange(len(lengths))[:, None]
-    read = alive.copy()
-    moves: List[List[Move]] = [[] for _ in range(alive.shape[1])]
-    row = np.zeros_like(lengths)
-    for t, n in enumerate(alive.sum(0) if share else ()):
-        moves[t] = _copies(row[n:], n)
+    lengths = [len(sentence) for sentence in sentences]
+    words, spans = np.concatenate(sentences), packed_steps(lengths)
+    starts = np.array([start for start, _ in spans])
+    # Of each word: its time step, the row in which it is read, and whether it is the
+    # first to be read there.
+    step = np.arange(len(words)) - np.repeat(starts, lengths)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    read = np.ones(len(words), bool)
+    alive = [*np.bincount(step).tolist(), 0]
+    moves: List[List[Move]] = [[] for _ in alive]
+    row = np.zeros_like(starts)
+    for t, n in enumerate(alive if share else ()):
+        at = starts[:n] + t
         # Beginnings are numbered by their first, and so longest, sentence: those that
         # go on come first.
-        first, following = _distinct(row[:n], words[:n, t])
-        moves[t] += _copies(row[first], 0) if t else []
-        rows[:n, t] = row = following
-        read[:, t] = np.bincount(first, minlength=len(read))
+        first, following = _distinct(row[:n], words[at])
+        moves[t] = _copies(row[n:], n) + (_copies(row[first], 0) if t else [])
+        rows[at] = row = following
+        read[at] = np.bincount(first, minlength=n)
         if len(first) == n:
             break  # All have parted: from here on, each is read in its own row.
-    sizes = read.sum(0)
-    places = [row[:n] for row, n in zip(np.cumsum(sizes) - sizes + rows, lengths)]
-    return Reading(words.T[read.T], sizes[:-1].tolist(), moves, places)
+    sizes = np.bincount(step[read])
+    places = (np.cumsum(sizes) - sizes)[step] + rows
+    words = words[read][np.argsort(step[read], kind="stable")]
+    return Reading(words, sizes.tolist(), moves, [places[a:b] for a, b in spans])
 
 
 def _distinct(rows: Ints1d, words: Ints1d) -> Tuple[Ints1d, Ints1d]:

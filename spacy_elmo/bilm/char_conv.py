@@ -5,9 +5,9 @@ from typing import Any, List, Sequence, Tuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
-from .fusion import fused
-from .precision import casting
+from .kernels import casting, fused
 from .tuning import WINDOW_MULTIPLE, at_once
 
 
@@ -54,7 +54,7 @@ class _ConvolveAndPool(torch.autograd.Function):
         windows = embed.new_empty(n_padded, width * d)
         windows[n_windows:] = 0.0
         for ids, part in zip(blocks, _parts(windows, sizes)):
-            embedded = embed[ids].unfold(0, width, 1)
+            embedded = F.embedding(ids, embed).unfold(0, width, 1)
             part.unflatten(2, (width, d)).copy_(embedded.transpose(2, 3))
         kernel = weight.reshape(width * d, n_filters).to(dtype)
         response = embed.new_empty(n_padded, n_filters)

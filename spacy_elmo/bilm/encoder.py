@@ -94,7 +94,7 @@ class CharacterEncoder(nn.Module):
         best = []
         for ids in blocks:
             # (longest, n, widest, d)
-            windows = embed[ids].unfold(0, widest, 1).transpose(2, 3)
+            windows = F.embedding(ids, embed).unfold(0, widest, 1).transpose(2, 3)
             response = windows.flatten(2) @ weight.flatten(0, 1)
             best.append(response.amax(0))
         return torch.maximum(torch.cat(best), padding)

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
+from .kernels import casting
 from .lstm_grad import lstm_train
 from .lstm_predict import ARITHMETICS, Arithmetic, Moves, predict
 from .options import LSTMOptions
@@ -101,13 +102,14 @@ class LSTMLayer(nn.Module):
         if torch.is_grad_enabled() and (self.kernel.requires_grad or x.requires_grad):
             assert not moves, "in training, no rows are shared"
             if index is not None:
-                x = x[index]
+                x = x.index_select(0, index)
             weights = self.kernel, self.projection
             y, h, c = lstm_train(x, state, *weights, batch_sizes, keep, clips)
             return y, LSTMState(h, c)
         assert keep is None, "contiguous rows are for training"
         state = LSTMState(state.h.clone(), state.c.clone())
-        y = predict(self._arithmetic(), x, index, state, batch_sizes, moves, clips)
+        with casting(self.kernel):
+            y = predict(self._arithmetic(), x, index, state, batch_sizes, moves, clips)
         return y, state
 
     def _arithmetic(self) -> Arithmetic:
@@ -124,6 +126,6 @@ class LSTMLayer(nn.Module):
 
 
 def _stamp(param: Tensor) -> Tuple[torch.device, int, int]:
-    """Changes whenever a parameter is moved, replaced or written to."""
+    """Changes when a parameter is moved, replaced or written to (not by `data`)."""
     version = 0 if param.is_inference() else param._version
     return param.device, param.data_ptr(), version

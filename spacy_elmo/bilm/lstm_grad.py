@@ -5,15 +5,14 @@ bfloat16 while state and sums stay in float32.
 
 import math
 from functools import partial
+from itertools import accumulate
 from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .batching import packed_steps
-from .fusion import fused
-from .precision import casting
+from .kernels import casting, fused
 from .tuning import ROW_MULTIPLE, TRAINING_PADDING
 
 Pointwise = Callable[[Tensor], Tensor]
@@ -128,7 +127,8 @@ class _LSTM(torch.autograd.Function):
         batch_sizes, keep, (cell_clip, proj_clip), dtype = how
         (N, P), (B, H) = x.shape, c0.shape
         K = 1 + P + P
-        steps = packed_steps(batch_sizes)
+        ends = list(accumulate(batch_sizes))
+        steps = list(zip([0, *ends], ends))
         w = _prepared(kernel[:, : 4 * H], dtype)
         w_proj = None if projection is None else projection.to(dtype)
         if keep is None:

@@ -12,6 +12,7 @@ from .batching import Ints1d, Reading, SentenceBatch, SentenceRows, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
+from .kernels import casting
 from .lstm import LSTMLayer, LSTMState, stack_states
 from .lstm_predict import Moves
 from .official_format import Layout, layout, read_weights, write_files
@@ -205,8 +206,8 @@ class BiLM(nn.Module):
         width = self.options.char_cnn.max_characters_per_token
         ids = torch.from_numpy(words_to_ids(words, width))
         parts = ids.to(self.encoder.char_embed.device).split(MAX_BATCH_WORDS)
-        # As float32, also under autocast.
-        return torch.cat([self.encoder(part).float() for part in parts])
+        with casting(self.encoder.char_embed):
+            return torch.cat([self.encoder(part) for part in parts])
 
     @torch.no_grad()
     def encode(

@@ -1,11 +1,8 @@
 """The precision of products."""
 
 import warnings
-from contextlib import contextmanager
-from typing import Iterator
 
 import torch
-from torch import Tensor
 
 from ..errors import Errors, Warnings
 
@@ -63,16 +60,3 @@ def has_fast_bfloat16(device: torch.device) -> bool:
         return True
     probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, probe, bool)() for probe in probes)
-
-
-@contextmanager
-def casting(weight: Tensor) -> Iterator[torch.dtype]:
-    """Turn autocast off for a function that casts by itself.
-
-    YIELDS (torch.dtype): What it casts to: autocast's dtype if it was on for the
-        device of `weight`, else that of `weight`.
-    """
-    device = weight.device.type
-    on = torch.is_autocast_enabled(device)
-    with torch.autocast(device, enabled=False):
-        yield torch.get_autocast_dtype(device) if on else weight.dtype

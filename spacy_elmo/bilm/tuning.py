@@ -62,7 +62,7 @@ TRAINING_PADDING = 64
 # -- LSTM, bfloat16 --------------------------------------------------------------
 # Rows are padded to a multiple of this, of which oneDNN compiles fewer kernels. So are
 # those of the kernels in training: a GPU has no fast product of an odd number. On a CPU
-# with AMX, none, half or twice this: 0.95 to 1.13, without an order.
+# with AMX, none, half or twice this: 0.95 to 1.13, no trend.
 ROW_MULTIPLE = 16
 
 # -- Pretraining -----------------------------------------------------------------

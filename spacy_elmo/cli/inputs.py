@@ -49,7 +49,8 @@ def read_tokenizer(
 
     path = beside(weights, "config.cfg")
     config = read_config(path) if path.is_file() else {}
-    found = check_sections({k: config[k] for k in ("nlp", "corpus") if k in config})
+    keys = ("nlp", "corpus") if "model" in config else ()  # Or it is a pipeline's.
+    found = check_sections({k: config[k] for k in keys if k in config})
     settings = found.corpus.as_it_stands()
     if tokenized is not None:
         settings = settings.model_copy(update={"tokenized": tokenized})

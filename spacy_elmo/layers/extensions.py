@@ -34,10 +34,7 @@ def set_layers(doc: Doc, layers: Floats3d, component: str) -> None:
 
 
 def _set_array(doc: Doc, layers: Optional[Floats3d]) -> None:
-    if layers is None:
-        doc.user_data.pop(KEY, None)
-    else:
-        doc.user_data[KEY] = layers
+    doc.user_data[KEY] = layers
 
 
 def is_set_by(doc: Doc, component: str) -> bool:

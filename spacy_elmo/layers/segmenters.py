@@ -87,10 +87,12 @@ def _closes(token: Token, seen: Counter[int]) -> bool:
     """
     if token.is_space:
         return True
+    before = token.nbor(-1)
     # Straight quotes are both left and right.
-    if not token.is_punct or (token.is_left_punct and not token.is_right_punct):
+    opens = token.is_left_punct and not token.is_right_punct
+    if not token.is_punct or opens or "\n" in before.text:
         return False
-    if not token.is_left_punct or not token.nbor(-1).whitespace_:
+    if not token.is_left_punct or not (before.whitespace_ or before.is_space):
         return True
     if not token.whitespace_:
         # It is attached to the word after it.

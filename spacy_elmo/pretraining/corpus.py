@@ -107,7 +107,8 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     """The training text, and each held-out file by the same vocabulary.
 
     output (Path): The caches are in its folder `corpus`.
-    RETURNS (Tuple[Corpus, Dict[str, Corpus]]): Held-out text by the names of its files.
+    RETURNS (Tuple[Corpus, Dict[str, Corpus]]): Training text, and held-out text by
+        the names of its files.
     """
     folder, vocabulary = output / "corpus", settings.vocabulary
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)

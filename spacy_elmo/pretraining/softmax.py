@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..bilm.fusion import fused
-from ..bilm.precision import casting
+from ..bilm.kernels import casting, fused
 from ..bilm.tuning import LOSS_TOKENS, MAX_LOGITS, MAX_LOGITS_OF_GPU
 
 
@@ -126,7 +125,7 @@ def _loss_and_gradients(
     dtype: torch.dtype,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     n, ids = len(targets), sample.ids
-    w = weight[ids].to(dtype)  # (S, width)
+    w = weight.index_select(0, ids).to(dtype)  # (S, width)
     # Subtract the log of the expected count: the sampled softmax then estimates the
     # full one. A negative that is the target is taken out.
     offset = bias[ids] - sample.log_expected(ids)
@@ -141,7 +140,8 @@ def _loss_and_gradients(
     for chunk in _chunks(h, len(w)):
         h_c, target = h[chunk], targets[chunk]
         logits = h_c.to(dtype) @ w.t()  # (chunk, S)
-        true = (h_c * weight[target]).sum(1)
+        w_true = weight.index_select(0, target)
+        true = (h_c * w_true).sum(1)
         true += bias[target] - sample.log_expected(target)
         hit = place[target, None]
         column = hit.clamp_min(0)
@@ -154,7 +154,7 @@ def _loss_and_gradients(
         d_true = p_true * scale - 1 / n
         h_scaled = (h_c * scale[:, None]).to(dtype)
         dh[chunk] = (p @ w).float() * scale[:, None]
-        dh[chunk] += d_true[:, None] * weight[target]
+        dh[chunk] += d_true[:, None] * w_true
         d_w += p.t() @ h_scaled
         d_offset += (scale.to(dtype)[None] @ p)[0]
         torch.mul(d_true[:, None], h_c, out=d_target[chunk])

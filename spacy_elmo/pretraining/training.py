@@ -18,7 +18,7 @@ from thinc.api import Config
 from tqdm import tqdm
 from wasabi import msg
 
-from ..bilm.fusion import use_fusion
+from ..bilm.kernels import use_fusion
 from ..bilm.precision import has_fast_bfloat16
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings

@@ -4,14 +4,14 @@ from typing import Any, List, Mapping, Sequence, Tuple, Union
 
 import numpy.typing as npt
 
-from ..bilm.characters import BOS, EOS
+from ..bilm.characters import BOS, BOS_ROW, EOS, EOS_ROW
 from ..errors import unusable
 from ..storage import replacing
 from .config import VocabularySettings
 
 UNK = "<UNK>"
 SPECIAL = (BOS, EOS, UNK)
-BOS_ID, EOS_ID, UNK_ID = range(3)
+BOS_ID, EOS_ID, UNK_ID = BOS_ROW, EOS_ROW, 2
 Ints = npt.NDArray[Any]  # word ids
 # The words that the softmax predicts, or how to choose them from the text.
 Vocabulary = List[str] | VocabularySettings

@@ -81,7 +81,7 @@ class Rows:
         self._block = np.empty((2, 2, 0, len(self.mine)), dtype=np.int64)
         self._n_read = 0  # tokens of each row of the block
         self._ahead: Optional[Window] = None
-        # The documents of an epoch in the order of reading. Rows are in few at a time.
+        # The documents of an epoch in the order of reading. Rows are in few epochs.
         self._order = lru_cache(4)(lambda epoch: corpus.epoch(epoch, seed))
 
     @property

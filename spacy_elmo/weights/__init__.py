@@ -1,3 +1,4 @@
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Union
 
@@ -26,7 +27,8 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     name = str(name_or_path)
     model = find_published(name)
     if model is None:
-        names = sorted(registry.weights.get_all())
+        # Without importing the packages that publish them.
+        names = sorted(entry_points(group="spacy_elmo_weights").names)
         hint = did_you_mean(name, [*names, *MODELS])
         known = {"names": ", ".join(names), "published": ", ".join(MODELS)}
         error = Errors.E001.format(path=looked_for(name), hint=hint, **known)

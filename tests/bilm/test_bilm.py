@@ -438,6 +438,16 @@ def test_new_weights_are_used_at_once(
         assert_close(a, b, tolerance=0)
 
 
+def test_autocast_changes_nothing(tiny_weights, precision, assert_close):
+    bilm = BiLM.from_path(tiny_weights).use_precision(precision)
+    sentences = [["It", "rains", "."], ["No", "."]]
+    wanted, _ = bilm.encode(sentences)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, _ = bilm.encode(sentences)
+    for X, Y in zip(found, wanted, strict=True):
+        assert_close(X, Y, 1e-6)
+
+
 def test_a_precision_that_is_none_is_refused(tiny_weights):
     with pytest.raises(ValueError, match="ELMO021.*'float16'.*'bfloat16'"):
         BiLM.from_path(tiny_weights).use_precision("float16")

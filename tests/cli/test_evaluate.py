@@ -36,6 +36,10 @@ def test_state_language_and_vocabulary_are_options(trained, texts, elmo, tmp_pat
         assert result.exit_code == 0, result.output
         return json.loads(metrics.read_text())
 
+    # A pipeline's config beside the weights is none of the model's.
+    (alone / "config.cfg").write_text(
+        '[nlp]\nlang = "de"\n[corpora]\n[corpus]\nfoo = 1'
+    )
     tokenized = run("--tokenized")
     # The made-up text is nothing that a tokenizer would split further.
     assert run("--raw", "--lang", "de")["n_tokens"] == tokenized["n_tokens"]

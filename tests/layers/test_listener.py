@@ -119,7 +119,7 @@ def test_initialize_learns_the_dimensions_from_the_component(nlp, elmo):
     assert (listener.get_dim("nL"), listener.get_dim("nO")) == (3, 12)
 
 
-def test_a_retokenized_doc_is_an_error_and_not_a_neighbours_vector(nlp, listener):
+def test_a_retokenized_doc_is_an_error_and_not_a_neighbors_vector(nlp, listener):
     doc = nlp("She made a play in New York.")
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[5:7])

@@ -107,7 +107,7 @@ def test_white_space_has_zero_rows(nlp):
     assert doc._.elmo.any(axis=(1, 2)).tolist() == [not t.is_space for t in doc]
 
 
-def test_after_retokenization_there_is_an_error_and_no_neighbours_vector(nlp):
+def test_after_retokenization_there_is_an_error_and_no_neighbors_vector(nlp):
     doc = nlp(TEXT)
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[5:7])

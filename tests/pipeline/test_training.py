@@ -278,7 +278,7 @@ def test_a_renamed_elmo_is_heard(nlp, upstream, tmp_path):
     np.testing.assert_allclose(scores_of(loaded, "tagger"), wanted, rtol=1e-4)
     if upstream == "elmo":
         # As with spaCy's tok2vec, the config still has the old name.
-        with pytest.raises(ValueError, match="ELMO031.*renamed.*'upstream'"):
+        with pytest.raises(ValueError, match="ELMO031.*new name.*'upstream'"):
             loaded.get_pipe("tagger").update(make_examples(loaded))
 
 

@@ -155,7 +155,7 @@ def test_a_span_as_a_doc_has_the_vector_of_the_span(nlp):
     assert doc[2:5].has_vector and doc.user_hooks
 
 
-def test_after_retokenization_there_is_an_error_and_no_neighbours_vector(nlp):
+def test_after_retokenization_there_is_an_error_and_no_neighbors_vector(nlp):
     doc = nlp(TEXT)
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[5:7])

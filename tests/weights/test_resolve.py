@@ -1,7 +1,10 @@
 from importlib.metadata import EntryPoint, EntryPoints
 
 import catalogue
+import pytest
 
+from spacy_elmo import weights
+from spacy_elmo.errors import MissingWeights
 from spacy_elmo.weights import en_elmo_sm, resolve
 
 
@@ -12,4 +15,7 @@ def test_a_name_asks_no_other_package(monkeypatch):
         EntryPoint("en_elmo_sm", "spacy_elmo.weights:en_elmo_sm", "spacy_elmo_weights"),
     ]
     monkeypatch.setattr(catalogue, "AVAILABLE_ENTRY_POINTS", EntryPoints(found))
+    monkeypatch.setattr(weights, "entry_points", EntryPoints(found).select)
     assert resolve("en_elmo_sm") == en_elmo_sm()
+    with pytest.raises(MissingWeights, match=r"\(broken, en_elmo_sm\)"):
+        resolve("en_elmo_xm")

@@ -1,4 +1,4 @@
-"""Word senses by nearest neighbour, on each layer of the biLM (Table 5).
+"""Word senses by nearest neighbor, on each layer of the biLM (Table 5).
 
     python senses.py --data ../../../../shared/data/eval
 
@@ -76,7 +76,7 @@ def main(
         arm: (found["mean"], found["deviation"])
         for arm, found in results["accuracy"].items()
     }
-    title = "Senses by nearest neighbour"
+    title = "Senses by nearest neighbor"
     grouped_bars(title, {"accuracy": accuracy}, HERE / "senses.png")
     table = render(results)
     (HERE / "senses.md").write_text(table, encoding="utf8")
@@ -159,7 +159,7 @@ def resampled(found: List[Tuple[int, bool]]) -> Dict[str, float]:
 
 def render(results: Dict[str, Any]) -> str:
     lines = [
-        "# Senses by nearest neighbour, on each layer (Table 5)", "",
+        "# Senses by nearest neighbor, on each layer (Table 5)", "",
         f"SemCor: {results['train']:,} words with a sense to learn from, "
         f"{results['dev']:,} to tell, {results['unknown lemmas']:,} of them of unknown "
         "lemmas.", "",

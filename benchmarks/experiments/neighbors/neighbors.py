@@ -34,7 +34,7 @@ def main() -> None:
         check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     lines = [
-        "# Nearest neighbours of ambiguous words (Table 4)", "",
+        "# Nearest neighbors of ambiguous words (Table 4)", "",
         f"Among {int(limit):,} tokens of textbooks that the biLM was trained on: the "
         "nearest other words by the token layer, which knows no context, and the "
         "nearest contexts by the top layer.", "",
@@ -86,7 +86,7 @@ def nearest_words(
 
 
 def around(context: Dict[str, Any], n: int = 1) -> str:
-    """The word and its n neighbours on both sides."""
+    """The word and its n neighbors on both sides."""
     text, start, end = context["text"], context["start"], context["end"]
     before, after = text[:start].split()[-n:], text[end:].split()[:n]
     words = [*before, f"**{text[start:end]}**", *after]
