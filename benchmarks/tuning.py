@@ -29,6 +29,8 @@ TRIALS: Dict[str, Any] = {
     "WINDOW_MULTIPLE": (ENCODER[1:], 1024, 4096),
     "ROWS_ALONE": (LSTMS, 64, 256, HUGE),
     "CHUNK_TOKENS": (LSTMS, 192, 768, 1),
+    "LEAST_READINGS": (LSTMS[:1], 1, 4, HUGE),
+    "TRAINING_PADDING": (("LSTMs, training",), 32, 128, 0),
     "ROW_MULTIPLE": (("sentences, bfloat16", "LSTMs, training"), 8, 32, 1),
 }
 

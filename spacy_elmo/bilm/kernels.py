@@ -14,9 +14,7 @@ _is_on = False
 
 
 def use_fusion(on: bool) -> None:
-    """Whether this process fuses. That needs a C++ compiler on CPUs, and pays from some
-    hundred steps of training on.
-    """
+    """Whether this process fuses: with a C++ compiler, in runs of many steps."""
     global _is_on
     _is_on = on
 

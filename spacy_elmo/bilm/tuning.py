@@ -1,8 +1,9 @@
-"""Every constant that decides speed; none changes a result by more than its rounding.
-Figures are of a Xeon with AVX-512 and AMX. Those of one core, by benchmarks/tuning.py,
-are the time with another value over the time with this one, for en_elmo_sm and for the
-original size: most of it processor time beside other work, with about 0.05 of noise
-either way. benchmarks/speed.py measures the whole.
+"""Every constant that decides the biLM's speed; none changes a result by more than its
+rounding. Figures are of a Xeon with AVX-512 and AMX. Those of one core are the time
+with another value over that with this one, for en_elmo_sm and for the original size:
+most of it processor time beside other work, with about 0.05 of noise either way.
+benchmarks/tuning.py measures them, but for ALIASED, MAX_BATCH_TOKENS and LOSS_TOKENS,
+which were changed by hand; benchmarks/speed.py measures the whole.
 """
 
 import torch
