@@ -229,10 +229,10 @@ class Errors:
     E136 = (
         "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
         "what it needs; or take spaCy's rules for white space and punctuation, if the "
-        "language writes spaces between words (--nlp.tokenizer.@tokenizers "
-        "spacy.Tokenizer.v1 for 'pretrain', --tokenizer for 'init', a --pipeline else);"
-        " or give text whose words stand between spaces (--corpus.tokenized true for "
-        "'pretrain', else --tokenized)."
+        "language writes spaces between words (--nlp.tokenizer "
+        "'{{\"@tokenizers\": \"spacy.Tokenizer.v1\"}}' for 'pretrain', --tokenizer for "
+        "'init', a --pipeline else); or give text whose words stand between spaces "
+        "(--corpus.tokenized true for 'pretrain', else --tokenized)."
     )
     E137 = "[ELMO137] {path} has no license: give --license, or one in its meta.json."
     E138 = "[ELMO138] The package cannot be built ({reason}): see {path}."

@@ -75,8 +75,9 @@ def _find_in_zip(path: Path) -> ModelFiles:
 
 def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
     info = archive.getinfo(name)
-    if info.file_size > max(SMALL_BYTES, MAX_ZIP_RATIO * info.compress_size):
-        sizes = f"{info.compress_size:,} to {info.file_size:,} bytes"
+    compressed = min(info.compress_size, path.stat().st_size)  # as it says, at most
+    if info.file_size > max(SMALL_BYTES, MAX_ZIP_RATIO * compressed):
+        sizes = f"{compressed:,} to {info.file_size:,} bytes"
         problem = f"{name} would grow from {sizes}"
         raise WeightsError(Errors.E012.format(path=path, problem=problem))
     with archive.open(info) as file:

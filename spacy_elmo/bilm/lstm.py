@@ -125,7 +125,7 @@ class LSTMLayer(nn.Module):
         return {**self.__dict__, "_made": None}  # made again where it is needed
 
 
-def _stamp(param: Tensor) -> Tuple[torch.device, int, int]:
+def _stamp(param: Tensor) -> Tuple[torch.device, int, object]:
     """Changes when a parameter is moved, replaced or written to (not by `data`)."""
-    version = 0 if param.is_inference() else param._version
+    version = object() if param.is_inference() else param._version
     return param.device, param.data_ptr(), version

@@ -95,9 +95,7 @@ def cell_backward(
 
 
 def rational_tanh(x: Tensor) -> Tensor:
-    """tanh within 3e-7, the minimax quotient that Eigen uses: torch.compile makes
-    vector instructions of it, where an exponential costs several times as much.
-    """
+    """tanh within 3e-7, by Eigen's minimax quotient: faster than an exponential."""
     x = torch.clamp(x, -7.9, 7.9)
     x2 = x * x
     p = x2 * -2.76076847742355e-16 + 2.00018790482477e-13
@@ -193,9 +191,7 @@ class _LSTM(torch.autograd.Function):
 
 
 def _prepared(kernel: Tensor, dtype: torch.dtype) -> Tensor:
-    """[b; W] in a dtype, with the +1 of the forget gate, rows of zeros at the end and
-    padding of each row.
-    """
+    """[b; W] in a dtype, with the +1 of the forget gate, padded rows and columns."""
     n_rows, n = kernel.shape
     shape = n_rows + -n_rows % ROW_MULTIPLE, n + TRAINING_PADDING
     w = kernel.new_zeros(shape, dtype=dtype)[:, :n]

@@ -14,9 +14,8 @@ from ..errors import CorpusError, Errors, Warnings
 from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
 from ._app import app
-from .inputs import FILE, FILES
+from .inputs import FILE, FILES, RULES
 
-RULES = "spacy.Tokenizer.v1"
 TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated"
 # Below this, the tokenizer and the treebank follow different rules.
 MIN_AGREEMENT = 0.95

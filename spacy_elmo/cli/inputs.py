@@ -23,6 +23,7 @@ DEFAULT_WEIGHTS = "en_elmo_sm"
 # Length of a batch of texts: characters, or tokens if they are split into words. At
 # the original size, the layers of this many tokens take 200 MB.
 BATCH_LENGTH = 16_384
+RULES = "spacy.Tokenizer.v1"  # needs no package
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
 LAYERS = "'top', 'mean' of all, or a number (0 is the token layer)"
@@ -95,7 +96,8 @@ def load_elmo(
         weights = weights or DEFAULT_WEIGHTS
         tokenizer = read_tokenizer(resolve(weights), lang, tokenized)
         tokenized = tokenizer.settings.tokenized
-        nlp = load_language(tokenizer.nlp_config)
+        rules = {"tokenizer": {"@tokenizers": RULES}} if tokenized else {}
+        nlp = load_language({**tokenizer.nlp_config, **rules})
         nlp.add_pipe("elmo", config={"model": {"weights": weights}})
     elif weights is None:
         nlp = load_pipeline(pipeline)

@@ -19,8 +19,7 @@ from ..bilm.model import Floats3d
 from ..bilm.official_format import digest
 from ..errors import Warnings
 
-# Seconds to wait while another process writes to the file: far longer than it takes
-# to write the sentences of a batch.
+# Seconds to wait while another process writes a batch to the file: far longer.
 TIMEOUT = 10.0
 
 

@@ -107,6 +107,8 @@ def _restore(saved: Dict[str, Any], run: Run) -> None:
         run.mean.load_state_dict(mean["weights"])
     device, mine = run.processes.device, run.rows.mine
     h, c = (x[mine.start : mine.stop].transpose(0, 2) for x in saved["states"])
+    if int(saved["step"]) < 0 or [h.shape, c.shape] != [x.shape for x in run.state]:
+        raise ValueError(f"step {saved['step']}, states of {tuple(h.shape)}")
     run.state = LSTMState(h.to(device), c.to(device))
     run.losses = [float(loss) for loss in saved["losses"]]
     run.step, run.seconds = int(saved["step"]), float(saved["seconds"])
@@ -117,7 +119,7 @@ def _restore(saved: Dict[str, Any], run: Run) -> None:
 def _check_settings(saved: Dict[str, Any], run: Run, path: Path) -> None:
     """RAISES (TrainingError): If a setting that both know differs."""
     now = _identity(run)
-    different = [k for k in sorted(now) if k in saved and saved[k] != now[k]]
+    different = [k for k in sorted(now.keys() & saved.keys()) if saved[k] != now[k]]
     if different:
         raise TrainingError(Errors.E110.format(path=path, what=", ".join(different)))
 

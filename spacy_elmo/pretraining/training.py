@@ -55,9 +55,8 @@ def pretrain(
     RAISES (TrainingError): If the training cannot go on, or was interrupted by SIGINT
         or SIGTERM: then all that was done is saved.
     """
-    # oneDNN keeps a compiled product with its memory for each shape that it meets,
-    # 1024 of them by default. Each batch has another number of distinct words, and
-    # so bfloat16 on a CPU would grow by gigabytes.
+    # oneDNN keeps a compiled product for each shape, 1024 by default. Each batch has
+    # another number of distinct words: in bfloat16 that would grow by gigabytes.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     with joined_processes(settings.training.device) as processes, ExitStack() as stack:
         silent = silent or not processes.is_first

@@ -98,7 +98,10 @@ class Rows:
 
     def load_positions(self, positions: List[List[int]]) -> None:
         """Go on from where the rows of all processes were."""
-        self._start[:] = positions[self.mine.start : self.mine.stop]
+        start = np.array(positions)[self.mine.start : self.mine.stop]
+        if start.shape != self._start.shape or start.min() < 0:
+            raise ValueError(f"rows are at {positions}")
+        self._start[:] = start
         self._block = self._block[:, :, :0]
         self._n_read = 0
         self._ahead = None

@@ -66,6 +66,11 @@ def test_the_file_is_laid_out_as_allennlps(embed, tiny_weights):
         )
 
 
+def test_texts_split_at_spaces_need_no_tokenizer(embed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "natto", None)
+    assert len(embed("--lang", "ko")) == len(embed(output="en.hdf5"))
+
+
 def test_each_dataset_has_its_words(embed, tmp_path):
     embed()
     with h5py.File(tmp_path / "out.hdf5", "r") as h5:

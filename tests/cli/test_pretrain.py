@@ -1,4 +1,6 @@
 import json
+import re
+import sys
 
 import pytest
 
@@ -48,6 +50,23 @@ def test_code_registers_a_tokenizer(elmo, config, tmp_path):
     assert result.exit_code == 0, result.output
     words = (tmp_path / "out" / "vocab.txt").read_text().splitlines()
     assert words[3:] == ["a b", "c d"]
+
+
+def test_what_the_message_about_a_tokenizer_advises(
+    elmo, config, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "natto", None)
+    text = tmp_path / "corpus.txt"
+    text.write_text("나는 간다.\n\n" * 30, encoding="utf8")
+    args = ["pretrain", config, tmp_path / "out", "--paths.train", text]
+    args += ["--nlp.lang=ko", "--corpus.tokenized=false", "--training.max_tokens=40"]
+    refused = elmo(*args)
+    assert refused.exit_code == 1 and "ELMO136" in refused.text
+    advice = re.search(r"(--nlp.tokenizer) '(.*?)'", refused.text)
+    result = elmo(*args, *advice.groups())
+    assert result.exit_code == 0, result.output
+    words = (tmp_path / "out" / "vocab.txt").read_text(encoding="utf8").split()
+    assert sorted(words[3:]) == [".", "간다", "나는"]
 
 
 @pytest.mark.parametrize(
