@@ -61,7 +61,7 @@ class WordCache:
             self._table[start:end] = vectors
             self._rows.update(zip(new, range(start, end)))
         rows = [self._rows[word] for word in words]
-        chosen = torch.tensor(rows, dtype=torch.int64, device=self._table.device)
+        chosen = torch.tensor(rows, dtype=torch.int64).to(self._table.device)
         return self._table.index_select(0, chosen)
 
     def __reduce__(self) -> Any:
