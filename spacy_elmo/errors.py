@@ -113,7 +113,7 @@ class Errors:
     )
     E033 = (
         "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
-        "and width {width}. Give 'elmo' the weights of its training, or train it again."
+        "and width {width}. Give 'elmo' the weights of this component, or train again."
     )
     E037 = (
         "[ELMO037] The segmenter's spans must cover each token of the Doc once and in "
@@ -151,7 +151,7 @@ class Errors:
         "the same language, spelling and tokenization? For one that is made from the "
         "text, lower 'vocabulary.min_count'."
     )
-    E060 = "[ELMO060] [model] is not that of {path} ('spacy elmo info'): {what}."
+    E060 = "[ELMO060] {path} has another [model]: {what}. Give the same."
     E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
     # Downloads
     E100 = (
@@ -249,7 +249,7 @@ class Warnings:
         "which has no {missing}: using float32."
     )
     W003 = "[ELMOW003] {problem} Continuing from {path} instead, at step {step}."
-    W004 = "[ELMOW004] Going on without {path} ({reason}). Remove it if damaged."
+    W004 = "[ELMOW004] Going on without cache {path} ({reason}). Remove it if damaged."
     W005 = (
         "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}: "
         "wrong bytes are U+FFFD. If need be, convert it: 'iconv -f latin1 -t utf8'."

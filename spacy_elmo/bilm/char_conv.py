@@ -37,7 +37,7 @@ def share_gradient(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) 
 
 
 class _ConvolveAndPool(torch.autograd.Function):
-    """The windows of all blocks are joined: their products have shapes of their own."""
+    """The windows of all blocks are joined, so that few shapes of products occur."""
 
     @staticmethod
     def forward(

@@ -1,5 +1,5 @@
-"""What functions with a backward pass of their own share: pointwise kernels that
-torch.compile can fuse, and the dtype of their products.
+"""What the layers' functions share: pointwise kernels that torch.compile can fuse, and
+the dtype of products.
 """
 
 from contextlib import contextmanager

@@ -108,7 +108,7 @@ class LSTMLayer(nn.Module):
             return y, LSTMState(h, c)
         assert keep is None, "contiguous rows are for training"
         state = LSTMState(state.h.clone(), state.c.clone())
-        with casting(self.kernel):
+        with casting(self.kernel):  # no autocast
             y = predict(self._arithmetic(), x, index, state, batch_sizes, moves, clips)
         return y, state
 

@@ -206,7 +206,7 @@ class BiLM(nn.Module):
         width = self.options.char_cnn.max_characters_per_token
         ids = torch.from_numpy(words_to_ids(words, width))
         parts = ids.to(self.encoder.char_embed.device).split(MAX_BATCH_WORDS)
-        with casting(self.encoder.char_embed):
+        with casting(self.encoder.char_embed):  # no autocast
             return torch.cat([self.encoder(part) for part in parts])
 
     @torch.no_grad()

@@ -19,7 +19,7 @@ from ..bilm.model import Floats3d
 from ..bilm.official_format import digest
 from ..errors import Warnings
 
-# Seconds to wait while another process writes a batch to the file: far longer.
+# Seconds to wait for another process: far longer than it takes to write a batch.
 TIMEOUT = 10.0
 
 

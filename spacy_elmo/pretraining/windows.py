@@ -81,7 +81,7 @@ class Rows:
         self._block = np.empty((2, 2, 0, len(self.mine)), dtype=np.int64)
         self._n_read = 0  # tokens of each row of the block
         self._ahead: Optional[Window] = None
-        # The documents of an epoch in the order of reading. Rows are in few epochs.
+        # The documents of an epoch in the order of reading, for the epochs of all rows.
         self._order = lru_cache(4)(lambda epoch: corpus.epoch(epoch, seed))
 
     @property
@@ -100,7 +100,7 @@ class Rows:
         """Go on from where the rows of all processes were."""
         start = np.array(positions)[self.mine.start : self.mine.stop]
         if start.shape != self._start.shape or start.min() < 0:
-            raise ValueError(f"rows are at {positions}")
+            raise ValueError("rows are at impossible places")
         self._start[:] = start
         self._block = self._block[:, :, :0]
         self._n_read = 0
