@@ -180,7 +180,7 @@ def plain_step(settings: Settings, corpus: Corpus) -> Callable[[], None]:
         sample = draw_sample(
             rng, settings.training.softmax.n_samples, corpus.vocab_size
         )
-        targets = torch.from_numpy(corpus.in_vocabulary(batch.targets))
+        targets = torch.from_numpy(corpus.in_vocabulary(batch.targets)).long()
         loss = model(
             torch.from_numpy(corpus.characters[batch.words]).long(),
             torch.from_numpy(batch.places.reshape(batch.inputs.shape)),

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from .kernels import casting
 from .lstm_grad import lstm_train
-from .lstm_predict import ARITHMETICS, Arithmetic, Moves, predict
+from .lstm_predict import Arithmetic, Moves, make_arithmetic, predict
 from .options import LSTMOptions
 from .tuning import ALIASED, KERNEL_PADDING
 
@@ -118,7 +118,8 @@ class LSTMLayer(nn.Module):
         if self._made is None or self._made[0] != made_of:
             kernel = self.kernel.detach()[:, : 4 * self.options.dim]
             projection = None if self.projection is None else self.projection.detach()
-            self._made = made_of, ARITHMETICS[self.precision](kernel, projection)
+            made = make_arithmetic(self.precision, kernel, projection)
+            self._made = made_of, made
         return self._made[1]
 
     def __getstate__(self) -> Any:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .kernels import casting, fused
+from .kernels import casting, fused, matmul, prefers_onednn
 from .tuning import ROW_MULTIPLE, TRAINING_PADDING
 
 Pointwise = Callable[[Tensor], Tensor]
@@ -142,12 +142,12 @@ class _LSTM(torch.autograd.Function):
         for lo, hi in steps:
             n = hi - lo
             xh[lo:hi, 1 + P : K] = h[:n].mul_(keep[lo:hi])
-            torch.mm(xh[lo:hi], w, out=gates[lo:hi])
+            matmul(xh[lo:hi], w, out=gates[lo:hi])
             run_cell(
                 gates[lo:hi].chunk(4, dim=1), c[:n], keep[lo:hi], cell_clip, m[lo:hi],
                 cells[B + lo : B + hi],
             )  # fmt: skip
-            h[:n] = m[lo:hi] if w_proj is None else m[lo:hi] @ w_proj
+            h[:n] = m[lo:hi] if w_proj is None else matmul(m[lo:hi], w_proj)
             y[lo:hi] = h[:n].clamp_(-proj_clip, proj_clip)
         ctx.save_for_backward(w, w_proj, keep, xh, m, y, cells)
         ctx.gates, ctx.steps, ctx.clips = gates, steps, (cell_clip, proj_clip)
@@ -175,26 +175,32 @@ class _LSTM(torch.autograd.Function):
                 d_h, y[lo:hi], -proj_clip, proj_clip, grad_input=d_h
             )
             d_proj[lo:hi] = d_h
-            dm = d_proj[lo:hi] if w_proj is None else d_proj[lo:hi] @ w_proj.t()
+            dm = d_proj[lo:hi]
+            if w_proj is not None:
+                dm = matmul(dm, w_proj.t())
             run_cell(
                 gates[lo:hi].chunk(4, dim=1), cells[B + lo : B + hi],
                 cells[start : start + n], keep[lo:hi], cell_clip, dm, dc[:n],
             )  # fmt: skip
-            dxh = gates[lo:hi] @ w[1:K].t()
+            dxh = matmul(gates[lo:hi], w[1:K].t())
             dx[lo:hi] = dxh[:, :P]
             torch.mul(dxh[:, P:], keep[lo:hi], out=d_h)
         # Transposed beforehand: faster in bfloat16.
         d_kernel = dy.new_zeros(ctx.shape)
-        d_kernel[:, : gates.shape[1]] = (xh.t().contiguous() @ gates)[:K]
-        d_projection = None if w_proj is None else (m.t() @ d_proj).float()
+        d_kernel[:, : gates.shape[1]] = matmul(xh.t().contiguous(), gates)[:K]
+        d_projection = None
+        if w_proj is not None:
+            d_projection = matmul(m.t(), d_proj).float()
         return dx, None, None, d_kernel, d_projection, None
 
 
 def _prepared(kernel: Tensor, dtype: torch.dtype) -> Tensor:
     """[b; W] in a dtype, with the +1 of the forget gate, padded rows and columns."""
     n_rows, n = kernel.shape
-    shape = n_rows + -n_rows % ROW_MULTIPLE, n + TRAINING_PADDING
-    w = kernel.new_zeros(shape, dtype=dtype)[:, :n]
+    n_padded = n_rows + -n_rows % ROW_MULTIPLE
+    w = kernel.new_zeros(n_padded, n + TRAINING_PADDING, dtype=dtype)[:, :n]
+    if prefers_onednn(w):
+        w = kernel.new_zeros(n_padded, n)  # as `matmul` wants it
     w[:n_rows] = kernel
     w[0, n // 4 : n // 2] += 1.0
     return w

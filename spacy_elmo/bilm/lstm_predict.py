@@ -3,13 +3,14 @@ precisions share the loop over time; each has an `Arithmetic` for its products.
 """
 
 import warnings
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from .batching import packed_steps
+from .kernels import multiply, pack, prefers_onednn
 from .precision import INT8_PRODUCT
 from .tuning import CHUNK_TOKENS, LEAST_READINGS, ROW_MULTIPLE, ROWS_ALONE
 
@@ -122,6 +123,37 @@ class Float32:
     def project(self, m: Tensor) -> Tensor:
         assert self.projection is not None
         return m @ self.projection
+
+
+class OneDNN:
+    """Exact products by oneDNN. Arguments as in Float32."""
+
+    def __init__(self, kernel: Tensor, projection: Optional[Tensor]):
+        self.bias = _with_forget_bias(kernel[0])
+        self.w_input, self.w_state = map(pack, kernel[1:].split(len(kernel) // 2))
+        self.projection = None if projection is None else pack(projection)
+
+    def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
+        inputs = self._inputs(x, index, sizes)
+        return lambda t, h: _by_gate(multiply(h, self.w_state, next(inputs)))
+
+    def _inputs(
+        self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]
+    ) -> Iterator[Tensor]:
+        """The products of the inputs of each step, and the bias."""
+        if index is not None and len(x) * LEAST_READINGS <= len(index):
+            of_words = multiply(x, self.w_input, self.bias)
+            for words in index.split(list(sizes)):
+                yield of_words.index_select(0, words)
+            return
+        chunks = list(_chunks(sizes))
+        xs = _chosen(x, index).split([sum(chunk) for chunk in chunks])
+        for chunk, x_chunk in zip(chunks, xs):
+            yield from multiply(x_chunk, self.w_input, self.bias).split(chunk)
+
+    def project(self, m: Tensor) -> Tensor:
+        assert self.projection is not None
+        return multiply(m, self.projection)
 
 
 class BFloat16:
@@ -267,11 +299,29 @@ def _chunk_ends(sizes: Sequence[int]) -> Dict[int, int]:
     return ends
 
 
+def _chunks(sizes: Sequence[int]) -> Iterator[List[int]]:
+    """Steps that follow one another, of at most CHUNK_TOKENS tokens or one step."""
+    chunk: List[int] = []
+    for n in sizes:
+        if chunk and sum(chunk) + n > CHUNK_TOKENS:
+            yield chunk
+            chunk = []
+        chunk.append(n)
+    yield chunk
+
+
 def _rounded(n: int) -> int:
     return -(-n // ROW_MULTIPLE) * ROW_MULTIPLE
 
 
-Arithmetic = Union[Float32, BFloat16, Int8]
-ARITHMETICS: Dict[str, Callable[..., Arithmetic]] = dict(
-    float32=Float32, bfloat16=BFloat16, int8=Int8
-)
+Arithmetic = Union[Float32, OneDNN, BFloat16, Int8]
+
+
+def make_arithmetic(
+    precision: str, kernel: Tensor, projection: Optional[Tensor]
+) -> Arithmetic:
+    """The products of a layer in a precision. Arguments as in Float32."""
+    exact = OneDNN if prefers_onednn(kernel) else Float32
+    makers: Dict[str, Callable[..., Arithmetic]]
+    makers = {"float32": exact, "bfloat16": BFloat16, "int8": Int8}
+    return makers[precision](kernel, projection)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..bilm.kernels import casting, fused
+from ..bilm.kernels import casting, fused, matmul
 from ..bilm.tuning import LOSS_TOKENS, MAX_LOGITS, MAX_LOGITS_OF_GPU
 
 
@@ -91,7 +91,7 @@ class Softmax(nn.Module):
         """
         parts: List[Tensor] = []
         for chunk in _chunks(h, len(self.bias)):
-            logits = torch.addmm(self.bias, h[chunk], self.weight.t())
+            logits = matmul(h[chunk], self.weight.t()).add_(self.bias)
             target = logits.gather(1, targets[chunk, None])[:, 0]
             parts.append(target - logits.logsumexp(1))
         return torch.cat(parts) if parts else h.new_empty(0)
@@ -139,7 +139,7 @@ def _loss_and_gradients(
     total = h.new_zeros(())
     for chunk in _chunks(h, len(w)):
         h_c, target = h[chunk], targets[chunk]
-        logits = h_c.to(dtype) @ w.t()  # (chunk, S)
+        logits = matmul(h_c.to(dtype), w.t())  # (chunk, S)
         w_true = weight.index_select(0, target)
         true = (h_c * w_true).sum(1)
         true += bias[target] - sample.log_expected(target)
@@ -153,9 +153,9 @@ def _loss_and_gradients(
         scale = 1 / (z * n)
         d_true = p_true * scale - 1 / n
         h_scaled = (h_c * scale[:, None]).to(dtype)
-        dh[chunk] = (p @ w).float() * scale[:, None]
+        dh[chunk] = matmul(p, w).float() * scale[:, None]
         dh[chunk] += d_true[:, None] * w_true
-        d_w += p.t() @ h_scaled
+        d_w += matmul(p.t(), h_scaled)
         d_offset += (scale.to(dtype)[None] @ p)[0]
         torch.mul(d_true[:, None], h_c, out=d_target[chunk])
         d_bias.index_add_(0, target, d_true)
