@@ -34,7 +34,8 @@ LATENCY_WORDS = 10
 # The operations of torch that are matrix products; whatever else runs within the LSTM
 # layers are gates.
 PRODUCTS = {"aten::mm", "aten::bmm", "aten::addmm", "aten::addmm_", "aten::baddbmm",
-            "aten::baddbmm_"}  # fmt: skip
+            "aten::baddbmm_", "mkldnn::_linear_pointwise",
+            "quantized::linear_with_input_q_dq_qweight_dq_output_fp32"}  # fmt: skip
 # The layers of Thinc whose time has a row of its own.
 LAYERS = {
     "elmo-listener": "listener",

@@ -19,11 +19,12 @@ def found(tiny_weights, tmp_path_factory):
 
 
 def test_another_device_gives_the_layers_and_states_of_the_cpu(found):
-    assert found["encode"] == {"float32": [0, 0], "bfloat16": [0, 0]}
+    # The CPU may multiply by another library.
+    assert max(found["encode"]["float32"] + found["encode"]["bfloat16"]) < 1e-5
 
 
 def test_another_device_gives_the_vectors_of_docs(found):
-    assert found["pipe"] == 0
+    assert found["pipe"] < 1e-5
 
 
 def test_pretraining_on_another_device_goes_as_on_the_cpu(found):

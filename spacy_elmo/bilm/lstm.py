@@ -114,11 +114,12 @@ class LSTMLayer(nn.Module):
 
     def _arithmetic(self) -> Arithmetic:
         """The products of this layer in its precision."""
-        made_of = self.precision, *map(_stamp, self.parameters())
+        trained = self.kernel.requires_grad
+        made_of = self.precision, trained, *map(_stamp, self.parameters())
         if self._made is None or self._made[0] != made_of:
             kernel = self.kernel.detach()[:, : 4 * self.options.dim]
             projection = None if self.projection is None else self.projection.detach()
-            made = make_arithmetic(self.precision, kernel, projection)
+            made = make_arithmetic(self.precision, trained, kernel, projection)
             self._made = made_of, made
         return self._made[1]
 

@@ -318,10 +318,14 @@ Arithmetic = Union[Float32, OneDNN, BFloat16, Int8]
 
 
 def make_arithmetic(
-    precision: str, kernel: Tensor, projection: Optional[Tensor]
+    precision: str, trained: bool, kernel: Tensor, projection: Optional[Tensor]
 ) -> Arithmetic:
-    """The products of a layer in a precision. Arguments as in Float32."""
-    exact = OneDNN if prefers_onednn(kernel) else Float32
+    """The products of a layer in a precision. Arguments as in Float32.
+
+    trained (bool): Whether the weights may change. An optimizer writes to them
+        unseen, so no copy in another layout is made.
+    """
+    exact = OneDNN if prefers_onednn(kernel) and not trained else Float32
     makers: Dict[str, Callable[..., Arithmetic]]
     makers = {"float32": exact, "bfloat16": BFloat16, "int8": Int8}
     return makers[precision](kernel, projection)

@@ -16,6 +16,7 @@ from ..layers.architectures import Encoder
 from ..layers.doc_encoder import get_shim
 from ..layers.extensions import set_layers
 from ..layers.listener import WeakLink, is_listener_of
+from ..layers.ops import use_torch_ops
 from .replacement import ListenerReplacement
 from .vector_hooks import Layer, check_layer, set_vector_hooks
 
@@ -95,6 +96,7 @@ class ELMo(TrainablePipe):
             for node in model.walk():
                 if is_listener_of(node, self.name):
                     self.add_listener(node, component.name)
+                    use_torch_ops(model)
 
     def is_enabled(self) -> bool:
         """Whether the component runs: listeners do not ask one that was disabled."""

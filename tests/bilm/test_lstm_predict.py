@@ -1,20 +1,30 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
 from reference import cell_name, int8_product, lstm_layer
 
-from spacy_elmo.bilm import BiLM
+from spacy_elmo.bilm import BiLM, kernels
 from spacy_elmo.bilm.precision import has_int8
 from spacy_elmo.weights import resolve
 
-pytestmark = pytest.mark.skipif(
+needs_int8 = pytest.mark.skipif(
     not has_int8(torch.device("cpu")), reason="needs FBGEMM, which is for x86"
+)
+needs_onednn = pytest.mark.skipif(
+    not hasattr(torch.ops.mkldnn, "_linear_pointwise"),
+    reason="no oneDNN in this PyTorch",
 )
 TEXT = """The river rose three feet overnight , and the ferry stayed in harbor .
 Nobody had told the pilot .
 The river fell .
 Prices of wheat fell for the third month in a row , the ministry said on Monday .
 Why ?"""
+
+
+def use_library(monkeypatch, name):
+    monkeypatch.setattr(kernels, "has_fast_onednn", lambda: name == "oneDNN")
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +35,7 @@ def english():
     return exact, rounded.use_precision("int8")
 
 
+@needs_int8
 def test_int8_products_are_those_of_rounded_numbers(
     tiny_weights, tiny_options, tiny_arrays, assert_close
 ):
@@ -40,6 +51,7 @@ def test_int8_products_are_those_of_rounded_numbers(
     assert_close(found.numpy(), wanted)
 
 
+@needs_int8
 def test_int8_stays_close_to_float32(english):
     exact, rounded = (
         np.concatenate(bilm.encode([line.split() for line in TEXT.split("\n")])[0])
@@ -51,6 +63,7 @@ def test_int8_stays_close_to_float32(english):
     assert not np.array_equal(exact, rounded)
 
 
+@needs_int8
 def test_a_sentence_has_the_same_vectors_alone_and_in_a_batch_in_int8(
     english, assert_close
 ):
@@ -60,3 +73,34 @@ def test_a_sentence_has_the_same_vectors_alone_and_in_a_batch_in_int8(
         together, _ = rounded.encode(batch)
         for words, found in zip(batch[:5], together):
             assert_close(found, rounded.encode([words])[0][0])
+
+
+@needs_onednn
+@pytest.mark.parametrize("n_copies", [1, 90])
+def test_float32_is_the_same_by_either_library(monkeypatch, assert_close, n_copies):
+    """One sentence, and so many that steps have hundreds of rows and words repeat."""
+    bilm = BiLM.from_path(resolve("en_elmo_sm"))
+    sentences = [line.split() for line in TEXT.split("\n")]
+    if n_copies > 1:
+        sentences = [[str(i), *s] for i in range(n_copies) for s in sentences]
+    found = []
+    for name in ("MKL", "oneDNN"):
+        use_library(monkeypatch, name)
+        encoded = BiLM.encode(copy.deepcopy(bilm), sentences)
+        found.append(np.concatenate(encoded[0]))
+    assert_close(found[1], found[0])
+
+
+@needs_onednn
+def test_weights_that_an_optimizer_writes_are_seen(monkeypatch, tiny_weights):
+    use_library(monkeypatch, "oneDNN")
+    layer = BiLM.from_path(tiny_weights).requires_grad_(True).layers_of(0)[0]
+    x = torch.randn(3, layer.options.projection_dim)
+    with torch.no_grad():
+        before, _ = layer(x, [3])
+        layer.kernel.data.mul_(2.0)
+        after, _ = layer(x, [3])
+        layer.requires_grad_(False)
+        frozen, _ = layer(x, [3])
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(frozen, after)
