@@ -20,7 +20,8 @@ from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.corpus import load_corpora
 
 STEPS = 4
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::addbmm", "aten::baddbmm")
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::addbmm", "aten::baddbmm",
+            "mkldnn::_linear_pointwise")  # fmt: skip
 # Parts of a step, and what the profiler calls them.
 PARTS = {
     "LSTMs, forward": ("_LSTM",),
