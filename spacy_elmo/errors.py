@@ -258,6 +258,10 @@ class Warnings:
         "[ELMOW006] {share:.0%} of the words of {path} are outside the vocabulary: the "
         "perplexity says little. Is it of this language, spelling and tokenization?"
     )
+    W007 = (
+        "[ELMOW007] No component listens to '{name}', so training gains nothing by it: "
+        "name spacy_elmo.EmbedWithELMo.v1 in their tok2vec (see configs/)."
+    )
     W010 = (
         "[ELMOW010] spaCy's tokenizer makes only {share:.1%} of the tokens of {path}: "
         "{examples}. The pipeline is trained and evaluated on the treebank's tokens, "

@@ -1,4 +1,5 @@
 import logging
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 from weakref import WeakSet
@@ -12,6 +13,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 from thinc.types import Floats3d
 
+from ..errors import Warnings
 from ..layers.architectures import Encoder
 from ..layers.doc_encoder import get_shim
 from ..layers.extensions import set_layers
@@ -132,6 +134,8 @@ class ELMo(TrainablePipe):
         """Annotate the predicted Docs, which are copies: the corpus stays clean."""
         examples = list(examples)
         validate_examples(examples, "ELMo.update")
+        if not self.listeners and self.vectors is None:
+            warnings.warn(Warnings.W007.format(name=self.name), stacklevel=2)
         get_shim(self.model).open_sentences()
         self.annotate([eg.predicted for eg in examples])
         return {} if losses is None else losses

@@ -107,6 +107,13 @@ def test_components_train_and_load_with_a_listener(task, nlp, tmp_path):
         assert again == doc
 
 
+def test_training_without_a_listener_warns(nlp):
+    """As `spacy init config --pipeline elmo,tagger` has it."""
+    nlp.add_pipe("tagger")
+    with pytest.warns(UserWarning, match="ELMOW007.*'elmo'"):
+        train(nlp, make_examples(nlp, 2), 1)
+
+
 def test_the_mix_moves_within_the_steps_that_people_train(nlp):
     tagger = add_task(nlp, "tagger", l2=0.0)
     optimizer, _ = train(nlp, make_examples(nlp), 1)
