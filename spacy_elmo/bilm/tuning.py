@@ -4,8 +4,8 @@ with another value over that with this one, for en_elmo_sm and for the original 
 most of it processor time beside other work, with about 0.05 of noise either way.
 benchmarks/tuning.py measures them, but for ALIASED, MAX_BATCH_TOKENS and LOSS_TOKENS,
 which were changed by hand; benchmarks/speed.py measures the whole. Which library
-multiplies in float32 is `has_fast_onednn` in kernels.py: there MKL takes 2.5 times as
-long as oneDNN (EPYC with AVX-512).
+multiplies in float32 is decided by `has_fast_onednn` in kernels.py: on one core of an
+EPYC with AVX-512, a step's product takes MKL 2.5 times as long as oneDNN.
 """
 
 import torch

@@ -1,5 +1,5 @@
-"""Products of the layers above a listener, by torch: a third to a fifth of BLIS's time,
-which Thinc takes else, and as much as the biLM's when that is fast.
+"""Products of the layers above a listener, by torch: faster than BLIS, which Thinc
+takes otherwise (benchmarks/profile_pipeline.py).
 """
 
 from typing import Any, Optional
