@@ -32,8 +32,9 @@ setup(
         "catalogue>=2.0.6,<2.1",
         "numpy>=1.24",
         "h5py>=3.8",
+        # A lock whose file was removed is no longer taken for one.
+        "filelock>=3.21",
         # These come with spaCy and torch; their releases decide which.
-        "filelock",
         "pydantic>=2",
         "requests",
         "tqdm",

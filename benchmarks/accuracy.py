@@ -5,7 +5,7 @@
 Four arms for each task: the config with ELMo; the same, trained in int8; the same
 config without its listener, but with the words themselves (NORM) among its attributes;
 spaCy's default tok2vec (HashEmbedCNN) and dropout. Each is a `python -m spacy train`
-of its own.
+of its own. --steps 0 trains as the config says: until the dev score no longer rises.
 Runs that have a result are not repeated (--fresh repeats them).
 """
 
@@ -30,6 +30,7 @@ from spacy_elmo.recipe.project import without_elmo
 TASKS = {
     "tagger": ("ewt", "tagger.cfg", "tagger", "tag_acc"),
     "ner": ("uner_ewt", "ner.cfg", "ner", "ents_f"),
+    "ner_wnut": ("wnut17", "ner.cfg", "ner", "ents_f"),
 }
 ARMS = {
     "spacy_default": "spaCy's default tok2vec",
@@ -43,6 +44,7 @@ DEFAULT_TOK2VEC = {
     "subword_features": True,
 }  # fmt: skip
 DEFAULT_DROPOUT = 0.1
+TO_THE_END = "to the end"
 WORDS = {
     "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"], "rows": [5000, 1000, 2500, 2500],
 }  # fmt: skip
@@ -55,10 +57,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="Evaluation sets")
     parser.add_argument("--work", type=Path, default=Path("training/accuracy"))
     parser.add_argument("--weights", default="en_elmo_sm")
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=600, help="0: to the end")
     parser.add_argument("--words", type=int, default=1200, help="Of an update")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["tagger", "ner"])
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--fresh", action="store_true")
     args = parser.parse_args()
@@ -69,18 +71,22 @@ def main() -> None:
     for task in args.tasks:
         for arm in args.arms:
             for seed in args.seeds:
-                key = f"{task}/{arm}/{args.steps}x{args.words}/{seed}"
+                budget = f"{args.steps}x{args.words}" if args.steps else TO_THE_END
+                key = f"{task}/{arm}/{budget}/{seed}"
                 if args.fresh or key not in runs:
                     runs[key] = train(task, arm, seed, args)
                     results = {"machine": machine(), "runs": runs}
                     save("accuracy", results, render(results), args.output)
 
 
-def make_config(task: str, arm: str, n_words: int) -> Config:
+def make_config(task: str, arm: str, args: argparse.Namespace) -> Config:
     """The config of an arm, from the project's config with ELMo."""
     _, name, component, _ = TASKS[task]
     config = Config().from_disk(ROOT / "configs" / name, interpolate=False)
-    config["training"]["batcher"]["size"] = n_words
+    if args.steps:
+        config["training"]["batcher"]["size"] = args.words
+        config["training"]["max_steps"] = args.steps
+        config["training"]["eval_frequency"] = max(1, args.steps // 3)
     if arm == "elmo_int8":
         config["components"]["elmo"]["model"]["precision"] = "int8"
     elif arm != "elmo":
@@ -100,12 +106,11 @@ def train(task: str, arm: str, seed: int, args: argparse.Namespace) -> Dict[str,
         convert(args.data, data, part, args.work) for part in ("train", "dev")
     )
     config = args.work / f"{task}-{arm}.cfg"
-    make_config(task, arm, args.words).to_disk(config, interpolate=False)
+    make_config(task, arm, args).to_disk(config, interpolate=False)
     output = args.work / f"{task}-{arm}-{seed}"
     command = [
         "-m", "spacy", "train", config, "--output", output, "--paths.train", train,
-        "--paths.dev", dev, "--system.seed", seed, "--training.max_steps", args.steps,
-        "--training.eval_frequency", max(1, args.steps // 3),
+        "--paths.dev", dev, "--system.seed", seed,
     ]  # fmt: skip
     if arm.startswith("elmo"):
         command += ["--paths.elmo", args.weights]
@@ -133,8 +138,11 @@ def render(results: Dict[str, Any]) -> str:
     runs = results["runs"]
     parts = []
     for budget in sorted({key.split("/")[2] for key in runs}):
+        of_budget = [key for key in runs if f"/{budget}/" in key]
         rows = []
         for task, (data, _, _, score) in TASKS.items():
+            if not any(key.startswith(f"{task}/") for key in of_budget):
+                continue
             scores = [
                 of_seeds(runs, f"{task}/{arm}/{budget}/", "score") for arm in ARMS
             ]
@@ -146,10 +154,11 @@ def render(results: Dict[str, Any]) -> str:
                 removed = f"{(statistics.mean(elmo) - mean) / (1 - mean):.1%}"
             cells = map(cell, (*scores, in_int8))
             rows.append([f"{data}, {score}", *cells, removed])
-        steps, words = budget.split("x")
+        steps, _, words = budget.partition("x")
+        length = f"{steps} updates of {words} words" if words else "As shipped"
         names = [*ARMS.values(), "run in int8", "errors removed"]
         parts += [
-            f"{steps} updates of {words} words; dev.\n", table(["task", *names], rows)
+            f"{length}; dev.\n", table(["task", *names], rows)
         ]  # fmt: skip
     return "\n".join([*parts, f"Machine: {results['machine']}.\n"])
 

@@ -205,7 +205,10 @@ class Errors:
         "[ELMO125] This {type} has an ELMo vector of width {wanted}, and the {other} "
         "has {found}. Compare what the same 'elmo' component has seen."
     )
-    E126 = "[ELMO126] Give --weights or --pipeline, not both."
+    E126 = (
+        "[ELMO126] A --pipeline has a biLM and a language of its own: with it, give "
+        "neither --weights nor --lang."
+    )
     E127 = "[ELMO127] {path} is a pipeline with {n} biLMs. Give one of them: {paths}."
     # init and package
     E130 = (

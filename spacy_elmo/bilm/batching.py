@@ -1,9 +1,9 @@
 """Sentences in batches, and what the LSTMs read of them.
 
 A direction reads a batch packed: time step after time step, and within a step row
-after row. Rows are in falling order of length, so that those still alive come first.
-Sentences that begin alike share one row up to the word at which they part, since an
-LSTM's state depends on nothing but what it has read.
+after row. Rows are sorted by decreasing length, so that active rows come first.
+Sentences with a common prefix share a row until they diverge, since an LSTM's state
+depends on nothing but what it has read.
 """
 
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
@@ -23,31 +23,31 @@ Move = Tuple[int, Ints1d]
 class Reading(NamedTuple):
     """The words that an LSTM reads, and in which rows of its state.
 
-    words: The table row of each word, packed.
+    inputs: The table row of each word, packed.
     sizes: How many are read at each time step.
     moves: The rows of the state to be copied before each step, as sentences part or
         end, and after the last. In the end each sentence's state is in its own row.
     places: For each sentence, where its words are read.
     """
 
-    words: Ints1d
+    inputs: Ints1d
     sizes: List[int]
     moves: List[List[Move]]
     places: List[Ints1d]
 
 
 class SentenceBatch(NamedTuple):
-    """Sentences of like length.
+    """Sentences of similar length.
 
-    rows: Which sentences, the longest first.
-    words: The table row of each word, sentence after sentence.
+    order: Which sentences, the longest first.
+    rows: The table row of each word, sentence after sentence.
     spans: Where the words of each sentence stand there.
     readings: What the forward and the backward LSTMs read, boundaries included. Their
         places are those of the words, in the order of the sentence.
     """
 
-    rows: List[int]
-    words: Ints1d
+    order: List[int]
+    rows: Ints1d
     spans: List[Tuple[int, int]]
     readings: List[Reading]
 
@@ -65,35 +65,30 @@ def make_batches(
         vector depends on it; the state after the sentence does.
     """
     lengths = [len(sentence) for sentence in sentences]
-    rows = (row for row, n in enumerate(lengths) if n)
-    order = sorted(rows, key=lambda row: -lengths[row])
+    present = (i for i, n in enumerate(lengths) if n)
+    order = sorted(present, key=lambda i: -lengths[i])
     batches: List[List[int]] = []
     n_tokens = 0
-    for row in order:
-        n_tokens += lengths[row] + 2
+    for i in order:
+        n_tokens += lengths[i] + 2
         if not batches or n_tokens > max_tokens:
             batches.append([])
-            n_tokens = lengths[row] + 2
-        batches[-1].append(row)
+            n_tokens = lengths[i] + 2
+        batches[-1].append(i)
     for batch in batches:
-        yield _make_batch(batch, sentences, share, closed)
-
-
-def _make_batch(
-    rows: List[int], sentences: SentenceRows, share: bool, closed: bool
-) -> SentenceBatch:
-    texts = [list(sentences[row]) for row in rows]
-    readings = []
-    for first, last, step in ((BOS_ROW, EOS_ROW, 1), (EOS_ROW, BOS_ROW, -1)):
-        end = [last] if closed else []
-        reading = make_reading([[first, *text[::step], *end] for text in texts], share)
-        of_words = [
-            places[1 : len(text) + 1][::step]
-            for places, text in zip(reading.places, texts)
-        ]
-        readings.append(reading._replace(places=of_words))
-    spans = packed_steps([len(text) for text in texts])
-    return SentenceBatch(rows, np.concatenate(texts), spans, readings)
+        texts = [list(sentences[i]) for i in batch]
+        readings = []
+        for first, last, step in ((BOS_ROW, EOS_ROW, 1), (EOS_ROW, BOS_ROW, -1)):
+            end = [last] if closed else []
+            read = [[first, *text[::step], *end] for text in texts]
+            reading = make_reading(read, share)
+            places = [
+                of_sentence[1 : len(text) + 1][::step]
+                for of_sentence, text in zip(reading.places, texts)
+            ]
+            readings.append(reading._replace(places=places))
+        spans = packed_steps([len(text) for text in texts])
+        yield SentenceBatch(batch, np.concatenate(texts), spans, readings)
 
 
 def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
@@ -106,7 +101,7 @@ def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
     "<S> the dog" and "<S> the cat", where <S> is 0, part at their third word:
 
     >>> reading = make_reading([[0, 5, 6], [0, 5, 7]])
-    >>> reading.words.tolist(), reading.sizes  # 0 and 5 are read once
+    >>> reading.inputs.tolist(), reading.sizes  # 0 and 5 are read once
     ([0, 5, 6, 7], [1, 1, 2])
     >>> reading.moves  # before the third step: row 1 begins with the state of row 0
     [[], [], [(1, array([0]))], []]

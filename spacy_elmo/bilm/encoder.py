@@ -47,17 +47,6 @@ class CharacterEncoder(nn.Module):
         char_ids (Ints2d): Ids 0..260, shape (n_words, max_characters_per_token).
         RETURNS (Floats2d): Shape (n_words, projection).
         """
-        pooled = self.convolve(char_ids)  # (n_words, n_filters)
-        n_words = len(pooled)
-        if pooled.requires_grad:
-            pooled = F.pad(pooled, (0, 0, 0, -n_words % WORD_MULTIPLE))
-        for highway in self.highways:
-            pooled = highway(pooled)
-        if self.projection is not None:
-            pooled = linear(self.projection, pooled)
-        return pooled[:n_words]
-
-    def convolve(self, char_ids: Tensor) -> Tensor:
         lengths = (char_ids != PADDING).sum(1)
         order = torch.argsort(lengths, stable=True)
         blocks = _blocks_of(char_ids[order], lengths[order].tolist())
@@ -68,19 +57,26 @@ class CharacterEncoder(nn.Module):
         parts = [self.char_embed.new_empty(0, self.options.n_filters)]
         if fits:
             cut = [ids[:, : longest + widest - 1].t().long() for ids, longest in fits]
-            pooled = self._convolve_blocks(cut)
-            parts.append(pooled + torch.cat(list(self.conv_bias)))
+            parts.append(self._convolve_blocks(cut) + torch.cat(list(self.conv_bias)))
         parts += [self._convolve_whole(ids) for ids, _ in blocks[len(fits) :]]
-        pooled = torch.cat(parts)[torch.argsort(order)]
+        pooled = torch.cat(parts)[torch.argsort(order)]  # (n_words, n_filters)
         relu = self.options.activation == "relu"
-        return torch.relu(pooled) if relu else torch.tanh(pooled)
+        pooled = torch.relu(pooled) if relu else torch.tanh(pooled)
+        n_words = len(pooled)
+        if pooled.requires_grad:
+            pooled = F.pad(pooled, (0, 0, 0, -n_words % WORD_MULTIPLE))
+        for highway in self.highways:
+            pooled = highway(pooled)
+        if self.projection is not None:
+            pooled = linear(self.projection, pooled)
+        return pooled[:n_words]
 
     def _convolve_blocks(self, blocks: Sequence[Tensor]) -> Tensor:
         """Convolve words with all filters at once and take the maximum over the
         windows that begin on a character and over one of pure padding.
 
-        blocks (Sequence[Ints2d]): Character ids of words of like length, position by
-            position, with widest - 1 paddings behind the longest word of the block:
+        blocks (Sequence[Ints2d]): Character ids of words of similar length, position by
+            position, with widest - 1 paddings after the longest word of the block:
             shape (longest + widest - 1, n).
         RETURNS (Floats2d): The words of all blocks, without bias and activation; shape
             (n_words, n_filters).
@@ -91,7 +87,11 @@ class CharacterEncoder(nn.Module):
         weight = torch.cat([w.permute(2, 1, 0) for w in padded], dim=2)
         padding = weight.flatten(0, 1).t() @ embed[PADDING].repeat(widest)
         if torch.is_grad_enabled() and weight.requires_grad:
-            return convolve_train(blocks, embed, weight, padding)
+            with casting(weight) as dtype:
+                trained: Tensor = _ConvolveAndPool.apply(  # type: ignore[no-untyped-call]
+                    tuple(blocks), embed, weight, padding, dtype
+                )
+            return trained
         best = []
         for ids in blocks:
             # (longest, n, widest, d)
@@ -141,21 +141,6 @@ def _blocks_of(char_ids: Tensor, lengths: Sequence[int]) -> List[Tuple[Tensor, i
     return [(block, lengths[end - 1]) for block, end in zip(blocks, ends)]
 
 
-def convolve_train(
-    blocks: Sequence[Tensor], char_embed: Tensor, weight: Tensor, padding: Tensor
-) -> Tensor:
-    """The response to blocks of words: see CharacterEncoder. In autocast's precision.
-
-    weight (Floats3d): Filters side by side, shape (width, d, n_filters).
-    padding (Floats1d): What a window of pure padding gives, (n_filters,).
-    """
-    with casting(weight) as dtype:
-        pooled: Tensor = _ConvolveAndPool.apply(  # type: ignore[no-untyped-call]
-            tuple(blocks), char_embed, weight, padding, dtype
-        )
-    return pooled
-
-
 def share_gradient(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) -> None:
     """The gradient of the maximum over axis 0, shared where several are highest.
 
@@ -167,7 +152,12 @@ def share_gradient(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) 
 
 
 class _ConvolveAndPool(torch.autograd.Function):
-    """The windows of all blocks are joined, so that few shapes of products occur."""
+    """The response to blocks of words, in autocast's precision: see CharacterEncoder.
+    The windows of all blocks are joined, so that few shapes of products occur.
+
+    weight (Floats3d): Filters side by side, shape (width, d, n_filters).
+    padding (Floats1d): What a window of pure padding gives, (n_filters,).
+    """
 
     @staticmethod
     def forward(

@@ -3,13 +3,13 @@ precisions share the loop over time; each has an `Arithmetic` for its products.
 """
 
 import warnings
+from math import inf
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .batching import packed_steps
 from .kernels import multiply, pack, prefers_onednn
 from .precision import INT8_PRODUCT
 from .tuning import CHUNK_TOKENS, LEAST_READINGS, ROW_MULTIPLE, ROWS_ALONE
@@ -76,31 +76,36 @@ class Float32:
 
     def _gates_by_step(self, x: Tensor, sizes: Sequence[int]) -> Gates:
         n_gates, width = self.kernel.shape[1], x.shape[1]
-        steps, chunk_ends = packed_steps(sizes), _chunk_ends(sizes)
+        xs = x.split(list(sizes))
         buffer = x.new_empty(min(len(x), max([CHUNK_TOKENS, *sizes])) * n_gates)
         xh = x.new_ones(max(sizes), len(self.kernel))  # [1; x_t; h_{t-1}]
-        chunk, inputs, bias = 0, buffer, _with_forget_bias(self.kernel[0])
+        inputs = self._inputs(x, sizes, buffer)
 
         def gates(t: int, h: Tensor) -> Tensor:
-            nonlocal chunk, inputs
-            (start, end), n = steps[t], len(h)
-            if n >= ROWS_ALONE:
-                xh[:n, 1 : 1 + width] = x[start:end]
-                xh[:n, 1 + width :] = h
-                # One product for each gate: threads divide them, and each gate is
-                # contiguous for its pointwise operations.
-                out = buffer[: n * n_gates].view(4, n, -1)
-                torch.bmm(xh[:n].expand(4, -1, -1), _by_gate(self.kernel), out=out)
-                out[FORGET].add_(1.0)
-                return out
-            if start in chunk_ends:
-                chunk, chunk_end = start, chunk_ends[start]
-                inputs = buffer[: (chunk_end - chunk) * n_gates].view(-1, n_gates)
-                torch.addmm(bias, x[chunk:chunk_end], self.w_input, out=inputs)
-            g = inputs[start - chunk : end - chunk]
-            return _by_gate(g.addmm_(h, self.w_state))
+            n = len(h)
+            if n < ROWS_ALONE:
+                return _by_gate(next(inputs).addmm_(h, self.w_state))
+            xh[:n, 1 : 1 + width] = xs[t]
+            xh[:n, 1 + width :] = h
+            # One product for each gate: threads divide them, and each gate is
+            # contiguous for its pointwise operations.
+            out = buffer[: n * n_gates].view(4, n, -1)
+            torch.bmm(xh[:n].expand(4, -1, -1), _by_gate(self.kernel), out=out)
+            out[FORGET].add_(1.0)
+            return out
 
         return gates
+
+    def _inputs(
+        self, x: Tensor, sizes: Sequence[int], buffer: Tensor
+    ) -> Iterator[Tensor]:
+        """The products of the inputs of each step of few rows, and the bias."""
+        bias = _with_forget_bias(self.kernel[0])
+        chunks = list(_chunks(sizes, ROWS_ALONE))
+        for chunk, xs in zip(chunks, x.split([sum(chunk) for chunk in chunks])):
+            if chunk[0] < ROWS_ALONE:
+                out = buffer[: len(xs) * len(bias)].view(len(xs), -1)
+                yield from torch.addmm(bias, xs, self.w_input, out=out).split(chunk)
 
     def _gates_by_word(self, x: Tensor, index: Tensor, sizes: Sequence[int]) -> Gates:
         """Products of the distinct inputs are computed once, those of the state at
@@ -284,26 +289,14 @@ def _cell(gates: Tensor, c: Tensor, clip: float) -> Tensor:
     return torch.mul(torch.tanh(c), o, out=i)
 
 
-def _chunk_ends(sizes: Sequence[int]) -> Dict[int, int]:
-    """Chunks of steps of fewer than ROWS_ALONE rows that follow one another, of at
-    most CHUNK_TOKENS tokens or one step: the end of each by its start.
+def _chunks(sizes: Sequence[int], alone: float = inf) -> Iterator[List[int]]:
+    """Steps that follow one another, of at most CHUNK_TOKENS tokens or one step. A step
+    of at least so many rows stays alone.
     """
-    ends: Dict[int, int] = {}
-    start = previous = -1
-    for lo, hi in packed_steps(sizes):
-        if hi - lo >= ROWS_ALONE:
-            continue
-        if lo != previous or hi - start > CHUNK_TOKENS:
-            start = lo
-        ends[start] = previous = hi
-    return ends
-
-
-def _chunks(sizes: Sequence[int]) -> Iterator[List[int]]:
-    """Steps that follow one another, of at most CHUNK_TOKENS tokens or one step."""
     chunk: List[int] = []
     for n in sizes:
-        if chunk and sum(chunk) + n > CHUNK_TOKENS:
+        full = sum(chunk) + n > CHUNK_TOKENS
+        if chunk and (full or max(n, chunk[-1]) >= alone):
             yield chunk
             chunk = []
         chunk.append(n)

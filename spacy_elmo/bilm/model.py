@@ -119,12 +119,12 @@ class BiLM(nn.Module):
             2 * projection), layer 0 being [x; x], and the state after each row.
         """
         if state is None:
-            state = self.initial_state(len(batch.rows))
+            state = self.initial_state(len(batch.order))
         P, L = table.shape[1], self.options.lstm.n_layers
-        y = table.new_empty(len(batch.words), L + 1, 2 * P)
+        y = table.new_empty(len(batch.rows), L + 1, 2 * P)
 
-        words = torch.from_numpy(batch.words).to(table.device)
-        x = table.index_select(0, words)
+        rows = torch.from_numpy(batch.rows).to(table.device)
+        x = table.index_select(0, rows)
         y[:, 0, :P], y[:, 0, P:] = x, x
         states = []
         for d, reading in enumerate(batch.readings):
@@ -155,13 +155,13 @@ class BiLM(nn.Module):
         def on_device(x: Ints1d) -> Tensor:
             return torch.from_numpy(x).to(table.device)
 
-        words, index = np.unique(reading.words, return_inverse=True)
+        rows, index = np.unique(reading.inputs, return_inverse=True)
         moves = [
             [(start, on_device(rows)) for start, rows in copies]
             for copies in reading.moves
         ]
         layers, last = self.run_direction(
-            direction, table.index_select(0, on_device(words)), reading.sizes, state,
+            direction, table.index_select(0, on_device(rows)), reading.sizes, state,
             index=on_device(index), moves=moves if any(moves) else None,
         )  # fmt: skip
         places = on_device(np.concatenate(reading.places))
@@ -271,15 +271,15 @@ class BiLM(nn.Module):
         layers: List[Floats3d] = [np.zeros(shape, np.float32)] * len(sentences)
         closed = state is not None
         for batch in make_batches(sentences, max_batch_tokens, share, closed):
-            rows = torch.tensor(batch.rows)
-            before = state and LSTMState(state.h[:, :, rows], state.c[:, :, rows])
+            order = torch.tensor(batch.order)
+            before = state and LSTMState(state.h[:, :, order], state.c[:, :, order])
             y, after = self(table, batch, before)
             flat = y.cpu().numpy()
-            for row, (start, end) in zip(batch.rows, batch.spans):
+            for i, (start, end) in zip(batch.order, batch.spans):
                 # A copy: no sentence keeps its whole batch in memory.
-                layers[row] = flat[start:end].copy()
+                layers[i] = flat[start:end].copy()
             if state is not None:
-                state.h[:, :, rows], state.c[:, :, rows] = after
+                state.h[:, :, order], state.c[:, :, order] = after
         return layers
 
     def initial_state(self, n_rows: int) -> LSTMState:

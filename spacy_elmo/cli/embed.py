@@ -6,7 +6,7 @@ from spacy.cli._util import Arg, Opt
 from spacy.language import Language
 from wasabi import msg
 
-from ..errors import CorpusError, Errors
+from ..errors import CorpusError, Errors, require
 from . import inputs
 from ._app import app
 
@@ -46,9 +46,11 @@ def embed_cli(
     from ..storage import hold
     from ..text import find_texts
 
+    require(n_process != 0, "--n-process", "1 or more, or -1 for all", n_process)
+    output_path = output_path.resolve()  # "." has no name
     is_file = output_path.suffix in (".hdf5", ".h5")  # else a folder of parts
     name = f"{output_path.name}.parts" if is_file else output_path.name
-    folder = output_path.absolute().with_name(name)
+    folder = output_path.with_name(name)
     lock = output_path.with_name(f".{output_path.name}.lock")
     busy = CorpusError(Errors.E114.format(path=output_path))
     with hold(lock, busy):
@@ -68,6 +70,8 @@ def embed_cli(
         # The texts are read here, and their files hashed, before the work begins: a bad
         # text is found now, and no part of another text is taken for one of these.
         n_texts = sum(1 for file in files for _ in job.read(file))
+        if not n_texts:
+            raise CorpusError(Errors.E050.format(path=f"{text}: it is empty"))
         open_folder(folder, job.describe(elmo, files))
         if engine == "ray":
             _embed_on_ray(job, files, n_process)

@@ -14,7 +14,7 @@ from ..errors import CorpusError, Errors, Warnings
 from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
 from ._app import app
-from .inputs import FILE, FILES, RULES
+from .inputs import FILE, FILES, RULES, is_package_name
 
 TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated"
 # Below this, the tokenizer and the treebank follow different rules.
@@ -59,7 +59,7 @@ def init_cli(
     from ..recipe.project import PROJECT
     from ..text import find_texts
 
-    if not name.isidentifier():  # found now, not after the training
+    if not is_package_name(name):  # found now, not after the training
         raise CorpusError(Errors.E139.format(name=name))
     given: Dict[str, Any] = {
         "lang": lang, "name": name, "version": version, "hours": hours,

@@ -66,6 +66,10 @@ def read_meta(path: Path) -> Dict[str, Any]:
         raise WeightsError(Errors.E006.format(path=path, reason=e)) from None
 
 
+def is_package_name(name: str) -> bool:
+    return name.isidentifier() and name.isascii()
+
+
 def load_pipeline(name: str) -> Language:
     """Load a pipeline, given its name or path; a biLM is an error."""
     from ..registry import weights
@@ -99,7 +103,7 @@ def load_elmo(
         rules = {"tokenizer": {"@tokenizers": RULES}} if tokenized else {}
         nlp = load_language({**tokenizer.nlp_config, **rules})
         nlp.add_pipe("elmo", config={"model": {"weights": weights}})
-    elif weights is None:
+    elif weights is None and lang is None:
         nlp = load_pipeline(pipeline)
     else:
         raise CorpusError(Errors.E126)
@@ -147,6 +151,14 @@ def read_batches(
             left -= n_tokens
             if left <= 0:
                 return
+
+
+def run_before(nlp: Language, elmo: "ELMo", docs: List[Doc]) -> List[Doc]:
+    """Run the components before `elmo`: they may set the sentences that it reads."""
+    names = nlp.component_names
+    before = [name for name in names[: names.index(elmo.name)] if nlp.has_pipe(name)]
+    with nlp.select_pipes(enable=before):
+        return list(nlp.pipe(docs))
 
 
 def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:

@@ -53,7 +53,10 @@ def neighbors_cli(
     nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
     choice = inputs.choose_layer(elmo, layer)
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
-    batches = inputs.read_batches(nlp, corpus, tokenized, limit)
+    for token in tokens:
+        inputs.run_before(nlp, elmo, [token.doc])
+    read = inputs.read_batches(nlp, corpus, tokenized, limit)
+    batches = (inputs.run_before(nlp, elmo, docs) for docs in read)
     found = find_neighbors(elmo, tokens, batches, layer=choice, n=n)
     if as_json:
         results = []

@@ -13,7 +13,7 @@ from wasabi.markdown import MarkdownRenderer
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from .inputs import FILE, read_meta, read_tokenizer
+from .inputs import FILE, is_package_name, read_meta, read_tokenizer
 from .outputs import describe
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def package_cli(
     meta.update({key: value for key, value in given.items() if value is not None})
     if sources is not None:
         meta["sources"] = [sources]
-    if not meta["name"].isidentifier():
+    if not is_package_name(meta["name"]):
         raise CorpusError(Errors.E139.format(name=meta["name"]))
     folder = output_path / f"{meta['name']}-{meta['version']}"
     if folder.exists() and not force:

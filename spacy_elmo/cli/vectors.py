@@ -51,7 +51,8 @@ def vectors_cli(
         )
         if not known:
             raise unusable(text, f"no word is in it {min_count} times or more")
-        known, vectors = add_words(elmo, known, vectors, words)
+        if words:
+            known, vectors = add_words(elmo, known, vectors, words)
         n_words, width = vectors.shape
         # The text format of word2vec
         out.write(f"{n_words} {width}\n")

@@ -41,6 +41,7 @@ class WordCache:
         """How many words are kept."""
         return len(self._rows)
 
+    @torch.inference_mode(False)  # what is kept is used outside of it too
     @torch.no_grad()
     def lookup(self, bilm: BiLM, words: List[str]) -> Tensor:
         """The token vectors of distinct words, shape (n_words, projection)."""

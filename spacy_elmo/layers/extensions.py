@@ -2,10 +2,11 @@
 
 from typing import Any, Optional
 
+import numpy as np
 from spacy.tokens import Doc, Span, Token
 from thinc.types import Floats2d, Floats3d
 
-from ..errors import Errors
+from ..errors import Errors, require
 
 NAME = "elmo"
 # Where spaCy keeps the value of an extension without a getter, so that the array is
@@ -29,11 +30,14 @@ def get_layers(doc: Doc) -> Optional[Floats3d]:
 
 
 def set_layers(doc: Doc, layers: Floats3d, component: str) -> None:
-    _set_array(doc, layers)
-    doc.user_data[COMPONENT] = component
+    doc.user_data.update({KEY: layers, COMPONENT: component})
 
 
-def _set_array(doc: Doc, layers: Optional[Floats3d]) -> None:
+def assign_layers(doc: Doc, layers: Optional[Floats3d]) -> None:
+    """RAISES (ValueError): If they are not those of the Doc's tokens."""
+    shape = np.shape(layers) if layers is not None else (len(doc), 0, 0)
+    wanted = f"None or of shape ({len(doc)}, L + 1, width)"
+    require(len(shape) == 3 and shape[0] == len(doc), "doc._.elmo", wanted, shape)
     doc.user_data[KEY] = layers
 
 
@@ -55,7 +59,7 @@ def get_token_layers(token: Token) -> Optional[Floats2d]:
 
 
 if not Doc.has_extension(NAME):
-    Doc.set_extension(NAME, getter=get_layers, setter=_set_array)
+    Doc.set_extension(NAME, getter=get_layers, setter=assign_layers)
 if not Span.has_extension(NAME):
     Span.set_extension(NAME, getter=get_span_layers)
 if not Token.has_extension(NAME):

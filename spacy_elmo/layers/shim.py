@@ -109,7 +109,7 @@ class BiLMShim(Shim):
         with torch.enable_grad():
             table = self.bilm.encode_words(words)
             y = torch.cat([self.bilm(table, batch)[0] for batch in batches])
-        order = [row for batch in batches for row in batch.rows]
+        order = [i for batch in batches for i in batch.order]
         ends = np.cumsum([len(ids[row]) for row in order])
         layers = dict(zip(order, np.split(y.detach().cpu().numpy(), ends)))
 
@@ -134,7 +134,7 @@ class BiLMShim(Shim):
         # components in the order in which it entered them, and then the last one
         # to leave would restore the "off" of the first.
         backup = []
-        for name, param in self._model.named_parameters() if self.trainable else ():
+        for name, param in self.bilm.named_parameters() if self.trainable else ():
             if (self.id, name) in params:
                 backup.append((param, param.data))
                 param.data = xp2torch(params[(self.id, name)], device=param.device)

@@ -53,7 +53,7 @@ def check_layer(layer: Layer, n_layers: Optional[int] = None) -> None:
     """RAISES (ValueError): If there can be no such layer or mix of L + 1 layers."""
     if isinstance(layer, str):
         is_good = layer in ("top", "mean")
-    elif isinstance(layer, int):
+    elif isinstance(layer, (int, np.integer)) and not isinstance(layer, bool):
         is_good = 0 <= layer < (n_layers or layer + 1)
     else:
         s = np.asarray(layer, dtype=np.float32)
@@ -70,7 +70,7 @@ def select_layer(layers: Floats, layer: Layer) -> Floats:
         selected: Floats = layers.mean(axis=-2)
     elif isinstance(layer, str):
         selected = layers[..., -1, :]
-    elif isinstance(layer, int):
+    elif isinstance(layer, (int, np.integer)):
         selected = layers[..., layer, :]
     else:
         selected = np.asarray(layer, dtype=np.float32) @ layers

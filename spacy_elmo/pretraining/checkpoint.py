@@ -1,5 +1,6 @@
 """What a killed run goes on from."""
 
+import hashlib
 import os
 import warnings
 from pathlib import Path
@@ -128,10 +129,12 @@ def _identity(run: Run) -> Dict[str, Any]:
     """What a checkpoint has to share with the run that goes on from it, by name."""
     corpus, settings = run.rows.corpus, run.settings
     training = settings.training.model_dump(exclude=FREE)
+    words = "\n".join(corpus.words[: corpus.vocab_size])
     return {
         **dict_to_dot({"model": settings.options.to_dict(), "training": training}),
         "corpus.weights": corpus.weights,
         "the text's tokens": len(corpus.tokens),
         "the text's documents": corpus.n_documents,
         "the text's vocabulary": corpus.vocab_size,
+        "the vocabulary's words": hashlib.sha256(words.encode()).hexdigest(),
     }

@@ -69,8 +69,8 @@ class OptimizerSettings(StrictModel):
     # and the run can be prolonged.
     decay_share: Share = 1.0
     weight_decay: NotNegative = 0.01
-    beta1: Share = 0.9
-    beta2: Share = 0.99
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
     initial_accumulator: NotNegative = 1.0  # of Adagrad
 
 

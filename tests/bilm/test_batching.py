@@ -26,7 +26,7 @@ def read(reading, n_rows):
         for start, rows in moves:
             state[start : start + len(rows)] = [state[r] for r in rows]
         if t < len(ends):
-            words = reading.words[ends[t] - reading.sizes[t] : ends[t]]
+            words = reading.inputs[ends[t] - reading.sizes[t] : ends[t]]
             state[: len(words)] = [s + (w,) for s, w in zip(state, words)]
             seen += state[: len(words)]
     return seen, state
@@ -47,7 +47,7 @@ def test_each_word_is_read_after_the_words_before_it(sentences, share):
 def test_what_sentences_begin_with_alike_is_read_once(sentences):
     _, reading = lay_out(sentences)
     beginnings = {tuple(s[: i + 1]) for s in sentences for i in range(len(s))}
-    assert len(reading.words) == sum(reading.sizes) == len(beginnings)
+    assert len(reading.inputs) == sum(reading.sizes) == len(beginnings)
 
 
 def test_rows_that_share_nothing_never_move():
@@ -62,15 +62,15 @@ def test_rows_that_share_nothing_never_move():
 def test_the_boundary_is_read_once_and_the_other_one_only_for_the_state():
     sentences = [[5, 6], [7, 8, 9], [], [5, 8]]
     (batch,) = make_batches(sentences, 100)
-    assert batch.rows == [1, 0, 3]
-    assert batch.words.tolist() == [7, 8, 9, 5, 6, 5, 8]
+    assert batch.order == [1, 0, 3]
+    assert batch.rows.tolist() == [7, 8, 9, 5, 6, 5, 8]
     assert batch.spans == [(0, 3), (3, 5), (5, 7)]
     forward, backward = batch.readings
     # <S>, then the first words, of which there are two, and so on
     assert forward.sizes == [1, 2, 3, 1]
-    assert forward.words.tolist() == [0, 7, 5, 8, 6, 8, 9]
+    assert forward.inputs.tolist() == [0, 7, 5, 8, 6, 8, 9]
     assert backward.sizes == [1, 3, 3, 1]
-    assert backward.words.tolist() == [1, 9, 6, 8, 8, 5, 5, 7]
+    assert backward.inputs.tolist() == [1, 9, 6, 8, 8, 5, 5, 7]
     (closed,) = make_batches(sentences, 100, share=False, closed=True)
     assert [sum(reading.sizes) for reading in closed.readings] == [13, 13]
 

@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -196,6 +197,33 @@ def test_other_kinds_of_text_give_the_same(embed, tmp_path, kind):
     assert wanted.keys() == found.keys()
     for name in set(wanted) - {"sentence_to_index"}:
         np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        (["--n-process", 0], "ELMO038.*--n-process must be 1 or more, or -1 for all"),
+        (["--lang", "en", "-p", "nowhere"], "ELMO126.*neither --weights nor --lang"),
+        ([], "ELMO050.*empty.txt: it is empty"),
+    ],
+)
+def test_what_cannot_be_embedded(elmo, tiny_weights, tmp_path, options, problem):
+    text, output = tmp_path / "empty.txt", tmp_path / "out.hdf5"
+    text.write_text("\n\n")
+    weights = [] if "-p" in options else ["--weights", tiny_weights]
+    result = elmo("embed", text, output, *weights, *options)
+    assert result.exit_code == 1 and re.search(problem, result.text), result.text
+    assert not output.exists()
+
+
+def test_the_folder_one_is_in_takes_the_parts(
+    elmo, corpus, tiny_weights, tmp_path, monkeypatch
+):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    result = elmo("embed", corpus, ".", "--weights", tiny_weights)
+    assert result.exit_code == 0, result.output
+    assert list(Path.cwd().glob("*.hdf5"))
 
 
 def test_a_stopped_run_goes_on_where_it_was(embed, monkeypatch, tmp_path):

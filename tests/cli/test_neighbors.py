@@ -176,6 +176,25 @@ def test_a_pipeline_instead_of_weights(find, elmo, corpus, bilm_config, tmp_path
     assert found["contexts"] == find(corpus, QUERY)["contexts"]
 
 
+def test_sentences_are_those_that_components_before_elmo_set(
+    elmo, corpus, bilm_config, tmp_path
+):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer", config={"punct_chars": ["none"]})
+    nlp.add_pipe("elmo", config={"model": bilm_config(), "vectors": "top"})
+    nlp.to_disk(tmp_path / "nlp")
+    query, other = nlp("He left. She stayed here")[1], nlp(LINES[2])
+    text = "He [left]. She stayed here"
+    options = "--pipeline", tmp_path / "nlp", "-n", 100, "--json"
+    (found,) = json.loads(elmo("neighbors", corpus, text, *options).output)
+    wanted = cosine(query.vector, other[6].vector)  # "The", of the second sentence
+    assert other[6].text == "The" and other.text in [
+        c["text"] for c in found["contexts"]
+    ]
+    found = [c["score"] for c in found["contexts"] if c["word"] == "The"]
+    assert found == [pytest.approx(wanted, abs=1e-5)]
+
+
 @pytest.mark.parametrize(
     "args, message",
     [

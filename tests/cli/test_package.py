@@ -88,6 +88,7 @@ def test_a_meta_json_of_another_shape_makes_a_card(elmo, tmp_path):
     [
         ([], "ELMO137"),
         (["--license", "CC0", "--name", "a-b"], "ELMO139"),
+        (["--license", "CC0", "--name", "é_elmo"], "ELMO139"),
         (["--license", "CC0", "--build", "egg"], "Unknown build format: egg"),
     ],
 )

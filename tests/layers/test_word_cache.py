@@ -47,5 +47,13 @@ def test_it_is_bounded_and_right_when_it_overflows(n_words, bilm):
     assert bool(n_words) == bool(max(sizes))
 
 
+def test_what_inference_mode_has_kept_can_be_added_to(bilm):
+    cache = WordCache(100 * BYTES)
+    with torch.inference_mode():
+        cache.lookup(bilm, ["a", "play"])
+    found = cache.lookup(bilm, ["play", "new"])
+    torch.testing.assert_close(found, bilm.encode_words(["play", "new"]))
+
+
 def test_no_words_are_no_error(bilm):
     assert WordCache(0).lookup(bilm, []).shape[0] == 0

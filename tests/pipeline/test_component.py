@@ -102,6 +102,16 @@ def test_a_file_of_macos_beside_the_weights_is_not_taken_for_them(nlp, tmp_path)
     assert_same(spacy.load(tmp_path / "second")(TEXT)._.elmo, nlp(TEXT)._.elmo)
 
 
+@pytest.mark.parametrize("layers", [3, np.zeros((4, 3, 12)), np.zeros((2, 12))])
+def test_nothing_but_layers_of_its_tokens_can_be_assigned(layers, nlp):
+    doc = nlp("One two")
+    with pytest.raises(
+        ValueError, match=r"ELMO038.*None or of shape \(2, L \+ 1, width"
+    ):
+        doc._.elmo = layers
+    assert doc._.elmo.shape == (2, 3, 12)
+
+
 def test_white_space_has_zero_rows(nlp):
     doc = nlp("One\n\ntwo ")
     assert doc._.elmo.any(axis=(1, 2)).tolist() == [not t.is_space for t in doc]

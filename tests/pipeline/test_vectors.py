@@ -122,6 +122,9 @@ def test_hooks_can_be_set_on_docs_of_any_pipeline(make_nlp):
     doc.user_hooks["sentiment"] = lambda doc: 3.0
     assert_same(set_vector_hooks(doc, 1)[6].vector, doc._.elmo[6, 1])
     assert doc.vector.shape == (12,) and doc.user_hooks["sentiment"](doc) == 3.0
+    assert_same(set_vector_hooks(doc, np.int64(1))[6].vector, doc._.elmo[6, 1])
+    with pytest.raises(ValueError, match="ELMO124.*True"):
+        set_vector_hooks(doc, True)
     # Once more, by another layer
     assert_same(set_vector_hooks(doc)[6].vector, doc._.elmo[6, 2])
 

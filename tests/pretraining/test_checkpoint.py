@@ -62,6 +62,12 @@ def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
         text.write_text(made_up.text(70, 5))
         other = make_settings(overrides={"paths.train": str(text)})
         pretrain(other, tmp_path / "out", silent=True)
+    with pytest.raises(TrainingError, match="ELMO110.*the vocabulary's words"):
+        words = (tmp_path / "out" / "vocab.txt").read_text().splitlines()
+        vocabulary = tmp_path / "vocab.txt"
+        vocabulary.write_text("\n".join(words[:3] + words[:2:-1]) + "\n")
+        other = make_settings(overrides={"vocabulary.path": str(vocabulary)})
+        pretrain(other, tmp_path / "out", silent=True)
     with pytest.raises(TrainingError, match=r"model\.lstm\.dim"):
         other = make_settings(overrides={"model.lstm.dim": 16})
         pretrain(other, tmp_path / "out", silent=True)
