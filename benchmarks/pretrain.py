@@ -16,15 +16,24 @@ import json
 import math
 import statistics
 import subprocess
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict
 
 import numpy as np
 import torch
-from harness import machine, peak_products
+from harness import (
+    ROOT,
+    machine,
+    make_parser,
+    peak_products,
+    ratio,
+    save,
+    table,
+    take_turns,
+    timed,
+)
 from peers import make_environment
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -38,20 +47,17 @@ from spacy_elmo.pretraining.run import start_run, train_step
 from spacy_elmo.pretraining.softmax import draw_sample
 from spacy_elmo.pretraining.vocabulary import write_vocabulary
 
-ROOT = Path(__file__).resolve().parent.parent
 WARM_UP = 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--text", required=True, help="Text of some 10,000 tokens")
     parser.add_argument("--peers", type=Path, help="Folder of simple_elmo")
-    parser.add_argument("--output", type=Path, help="For pretrain.json and .md")
     parser.add_argument("--config", default=str(ROOT / "configs/pretrain_small.cfg"))
     parser.add_argument("--dim", type=int, nargs="+", default=[512, 1024])
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--turns", type=int, default=8)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -62,11 +68,7 @@ def main() -> None:
         "compiled": not args.no_compile,
         "geometries": [measure(dim, args) for dim in args.dim],
     }
-    table = render(results)
-    if args.output is not None:
-        (args.output / "pretrain.json").write_text(json.dumps(results, indent=2) + "\n")
-        (args.output / "pretrain.md").write_text(table)
-    print(table)
+    save("pretrain", results, render(results), args.output)
 
 
 def compile_all() -> None:
@@ -86,15 +88,15 @@ def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:
         full = read_settings(args.config, {**settings, "training.precision": "float32"})
         corpus, _ = load_corpora(low, Path(cache))
         arms = {
-            "plain PyTorch, float32": plain_step(full, corpus),
-            "spacy_elmo, float32": our_step(full, corpus),
-            "spacy_elmo, bfloat16": our_step(low, corpus),
+            "plain PyTorch, float32": timed(plain_step(full, corpus)),
+            "spacy_elmo, float32": timed(our_step(full, corpus)),
+            "spacy_elmo, bfloat16": timed(our_step(low, corpus)),
         }
         if args.peers is not None:
             process = start_simple_elmo(full, corpus, Path(cache), args)
             peers.callback(process.terminate)
-            arms["simple_elmo, float32"] = lambda: ask(process)
-        seconds = take_turns(arms, args.turns)
+            arms["simple_elmo, float32"] = timed(lambda: ask(process))
+        seconds = take_turns(arms, args.turns, WARM_UP)
     n_tokens = low.training.tokens_per_step
     n_products = products(low, corpus) * n_tokens
     peak = {str(d): peak_products(d) for d in (torch.float32, torch.bfloat16)}
@@ -106,26 +108,11 @@ def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:
         median = statistics.median(times)
         found["arms"][name] = {
             "tokens_per_second": n_tokens / median,
-            "ratio": statistics.median(p / t for p, t in zip(plain, times)),
-            "against_simple_elmo": statistics.median(
-                p / t for p, t in zip(theirs, times)
-            ),
+            "ratio": ratio(plain, times),
+            "against_simple_elmo": ratio(theirs, times),
             "share_of_bound": n_products / median / peak[dtype],
         }
     return found
-
-
-def take_turns(
-    arms: Dict[str, Callable[[], None]], turns: int
-) -> Dict[str, List[float]]:
-    seconds: Dict[str, List[float]] = {name: [] for name in arms}
-    for turn in range(WARM_UP + turns):
-        for name, step in arms.items():
-            start = time.perf_counter()
-            step()
-            if turn >= WARM_UP:
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
 
 
 def our_step(settings: Settings, corpus: Corpus) -> Callable[[], None]:
@@ -256,26 +243,22 @@ def products(settings: Settings, corpus: Corpus) -> float:
 
 
 def render(results: Dict[str, Any]) -> str:
-    lines = [
-        f"Pretraining, {results['machine']}.",
-        "",
-        "| geometry | trainer | tokens/s | against plain | against simple_elmo "
-        "| share of the bound |",
-        "|---|---|---|---|---|---|",
-    ]
-    for found in results["geometries"]:
-        for name, arm in found["arms"].items():
-            lines.append(
-                f"| {found['geometry']} | {name} | {arm['tokens_per_second']:,.0f} "
-                f"| {arm['ratio']:.2f}x | {arm['against_simple_elmo']:.2f}x "
-                f"| {arm['share_of_bound']:.2f} |"
-            )
-    peaks = results["geometries"][0]["peak"]
-    lines += ["", "The bound: matrix products of 2048 x 2048 at " + ", ".join(
+    rows = [
+        [found["geometry"], name, f"{arm['tokens_per_second']:,.0f}",
+         f"{arm['ratio']:.2f}x", f"{arm['against_simple_elmo']:.2f}x",
+         f"{arm['share_of_bound']:.2f}"]
+        for found in results["geometries"]
+        for name, arm in found["arms"].items()
+    ]  # fmt: skip
+    header = ["geometry", "trainer", "tokens/s", "against plain",
+              "against simple_elmo", "share of the bound"]  # fmt: skip
+    peaks = ", ".join(
         f"{value / 1e9:,.0f} GFLOP/s ({name.split('.')[1]})"
-        for name, value in peaks.items()
-    ) + "."]  # fmt: skip
-    return "\n".join(lines) + "\n"
+        for name, value in results["geometries"][0]["peak"].items()
+    )
+    bound = f"The bound: matrix products of 2048 x 2048 at {peaks}.\n"
+    about = f"Pretraining, {results['machine']}.\n"
+    return "\n".join([about, table(header, rows), bound])
 
 
 if __name__ == "__main__":

@@ -5,15 +5,14 @@ come to the machine's peak.
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Dict
 
 import torch
-from harness import machine, peak_products
-from pretrain import ROOT, WARM_UP, compile_all, our_step, products
+from harness import ROOT, machine, make_parser, peak_products, save, table
+from pretrain import WARM_UP, compile_all, our_step, products
 from torch.profiler import ProfilerActivity, profile
 
 from spacy_elmo.pretraining.config import read_settings
@@ -33,14 +32,12 @@ PARTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--text", required=True, help="Text of some 10,000 tokens")
-    parser.add_argument("--output", type=Path, help="For pretrain_parts.json and .md")
     parser.add_argument("--config", default=str(ROOT / "configs/pretrain_small.cfg"))
     parser.add_argument("--dim", type=int, nargs="+", default=[512, 1024])
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--no-compile", action="store_true")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     if not args.no_compile:
@@ -53,12 +50,7 @@ def main() -> None:
             for precision in ("float32", "bfloat16")
         ],
     }
-    table = render(results)
-    if args.output is not None:
-        path = args.output / "pretrain_parts.json"
-        path.write_text(json.dumps(results, indent=2) + "\n")
-        path.with_suffix(".md").write_text(table)
-    print(table)
+    save("pretrain_parts", results, render(results), args.output)
 
 
 def measure(dim: int, precision: str, args: argparse.Namespace) -> Dict[str, Any]:
@@ -106,23 +98,18 @@ def measure(dim: int, precision: str, args: argparse.Namespace) -> Dict[str, Any
 def render(results: Dict[str, Any]) -> str:
     names = [*PARTS, "the rest"]
     header = ["geometry", "precision", *names, "products, of all", "of the peak"]
-    lines = [
-        f"A step of pretraining, {results['machine']}.",
-        "",
-        f"| {' | '.join(header)} |",
-        "|---" * len(header) + "|",
-    ]
+    rows = []
     for found in results["steps"]:
         shares = [*found["parts"].values(), found["products"]]
         cells = [found["geometry"], found["precision"], *(f"{x:.0%}" for x in shares)]
-        lines.append(f"| {' | '.join(cells)} | {found['of_peak']:.2f} |")
-    lines += [
-        "",
+        rows.append([*cells, f"{found['of_peak']:.2f}"])
+    about = f"A step of pretraining, {results['machine']}.\n"
+    note = (
         "Products: all matrix products, in whatever part. The last column is what the "
         "step would reach of the bound if it were nothing but its products. The "
-        "profiler itself takes some hundredths, most of them in the LSTMs.",
-    ]
-    return "\n".join(lines) + "\n"
+        "profiler itself takes some hundredths, most of them in the LSTMs.\n"
+    )
+    return "\n".join([about, table(header, rows), note])
 
 
 if __name__ == "__main__":

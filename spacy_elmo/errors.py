@@ -122,15 +122,17 @@ class Errors:
     E038 = "[ELMO038] {name} must be {wanted}, not {found!r}."
     E039 = "[ELMO039] The mix of the layers is not initialized: call nlp.initialize()."
     E041 = "[ELMO041] This machine has no device '{device}' ({reason})."
-    E042 = "[ELMO042] '{name}' has {value:.3g}, too much for {dtype}: use float32."
+    E042 = (
+        "[ELMO042] '{name}' contains {value:.3g}, which overflows {dtype}: use float32."
+    )
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}."
     E051 = "[ELMO051] {path}: {problem}."
     E052 = (
         "[ELMO052] An epoch has {documents:,} documents and {tokens:,.0f} tokens in "
-        "all, too little for {rows} rows, each of which reads documents of its own in "
-        "windows of {steps} tokens. Lower 'training.rows' or 'training.unroll_steps', "
-        "give more text, or put empty lines between the documents of a .txt."
+        "all, too few for {rows} rows: each needs a document of its own, and a window "
+        "of {steps} tokens. Lower 'training.rows' or 'training.unroll_steps', give "
+        "more text, or put empty lines between the documents of a .txt."
     )
     E053 = (
         "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}; words in {dump}"
@@ -141,7 +143,7 @@ class Errors:
         "[ELMO054] {path} has no softmax, so it is no language model. Take one that "
         "'spacy elmo pretrain' wrote: the official ones have none."
     )
-    E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to begin anew."
+    E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to start over."
     E058 = (
         "[ELMO058] Interrupted after step {step:,} of {n_steps:,}. All of it is saved: "
         "the same command goes on from there."
@@ -180,8 +182,8 @@ class Errors:
     )
     E113 = "[ELMO113] --engine ray needs Ray Data ({reason}): pip install 'ray[data]'"
     E114 = (
-        "[ELMO114] Another run, or a process that it left behind, is writing to {path}."
-        " Wait for its end, or give another path."
+        "[ELMO114] Another process is writing to {path}, perhaps from an earlier run. "
+        "Wait until it ends, or give another path."
     )
     E115 = (
         "[ELMO115] {path} cannot be written ({reason}). Make room if the disk is full, "
@@ -198,8 +200,8 @@ class Errors:
     E122 = "[ELMO122] {pipeline} has no 'elmo' component. Give another, or --weights."
     E123 = "[ELMO123] {name} is a biLM, see 'spacy elmo info': give a pipeline."
     E124 = (
-        "[ELMO124] {layer!r} is no layer and no mix{has}: use 'top', 'mean', the number"
-        " of a layer from 0 to L, or L + 1 weights, none negative, that sum to 1."
+        "[ELMO124] {layer!r} is neither a layer nor a mix{has}: use 'top', 'mean', the "
+        "number of a layer from 0 to L, or L + 1 weights, none negative, that sum to 1."
     )
     E125 = (
         "[ELMO125] This {type} has an ELMo vector of width {wanted}, and the {other} "
@@ -239,7 +241,9 @@ class Errors:
     )
     E137 = "[ELMO137] {path} has no license: give --license, or one in its meta.json."
     E138 = "[ELMO138] The package cannot be built ({reason}): see {path}."
-    E139 = "[ELMO139] {name!r} is no name for a package. Take one like hu_novels_elmo."
+    E139 = (
+        "[ELMO139] {name!r} is not a valid package name. Take one like hu_novels_elmo."
+    )
 
 
 class Warnings:
@@ -252,18 +256,22 @@ class Warnings:
         "which has no {missing}: using float32."
     )
     W003 = "[ELMOW003] {problem} Continuing from {path} instead, at step {step}."
-    W004 = "[ELMOW004] Going on without cache {path} ({reason}). Remove it if damaged."
+    W004 = (
+        "[ELMOW004] Continuing without the cache {path} ({reason}). Remove it if it is "
+        "damaged."
+    )
     W005 = (
         "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}: "
-        "wrong bytes are U+FFFD. If need be, convert it: 'iconv -f latin1 -t utf8'."
+        "invalid bytes became U+FFFD. If that matters, convert it: "
+        "'iconv -f latin1 -t utf8'."
     )
     W006 = (
         "[ELMOW006] {share:.0%} of the words of {path} are outside the vocabulary: the "
         "perplexity says little. Is it of this language, spelling and tokenization?"
     )
     W007 = (
-        "[ELMOW007] No component listens to '{name}', so training gains nothing by it: "
-        "name spacy_elmo.EmbedWithELMo.v1 in their tok2vec (see configs/)."
+        "[ELMOW007] No component listens to '{name}', so training gains nothing by it. "
+        "Use spacy_elmo.EmbedWithELMo.v1 in the tok2vec of a component (see configs/)."
     )
     W010 = (
         "[ELMOW010] spaCy's tokenizer makes only {share:.1%} of the tokens of {path}: "

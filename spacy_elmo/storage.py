@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well:
+    """A temporary path beside `path` that replaces it if the block succeeds:
     a reader sees the old file or the new one, never a part. A pipe or device is
     written to directly.
     """

@@ -42,7 +42,7 @@ def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
 
 
 def number_words(texts: Sequence[Sequence[str]]) -> Tuple[List[str], List[List[int]]]:
-    """The distinct words of sentences, behind `<S>` and `</S>`, and each sentence as
+    """The distinct words of sentences, after `<S>` and `</S>`, and each sentence as
     rows of a table of their vectors.
     """
     rows: Dict[str, int] = {BOS: BOS_ROW, EOS: EOS_ROW}

@@ -159,7 +159,7 @@ class _LSTM(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor, dh_last: Tensor, dc_last: Tensor) -> Any:
         w, w_proj, keep, xh, m, y, cells = ctx.saved_tensors
-        # The gradients of the gates take their place, and so this runs only once.
+        # Gradients overwrite the gates, so backward can run only once.
         gates, ctx.gates = ctx.gates, None
         cell_clip, proj_clip = ctx.clips
         B, H, P, K = ctx.n_rows, cells.shape[1], y.shape[1], ctx.shape[0]

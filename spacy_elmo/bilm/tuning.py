@@ -1,11 +1,11 @@
-"""Every constant that decides the biLM's speed; none changes a result by more than its
-rounding. Figures are of a Xeon with AVX-512 and AMX. Those of one core are the time
-with another value over that with this one, for en_elmo_sm and for the original size:
+"""The constants that decide the speed of the LSTMs and the encoder; none changes a
+result by more than its rounding. Figures are of a Xeon with AVX-512 and AMX: on one
+core, time(another value) / time(this value), for en_elmo_sm and for the original size;
 most of it processor time beside other work, with about 0.05 of noise either way.
-benchmarks/tuning.py measures them, but for ALIASED, MAX_BATCH_TOKENS and LOSS_TOKENS,
-which were changed by hand; benchmarks/speed.py measures the whole. Which library
-multiplies in float32 is decided by `has_fast_onednn` in kernels.py: on one core of an
-EPYC with AVX-512, a step's product takes MKL 2.5 times as long as oneDNN.
+benchmarks/tuning.py measures those in its TRIALS, the others were changed by hand;
+benchmarks/speed.py measures the whole. Which library multiplies in float32 is decided
+by `has_fast_onednn` in kernels.py: on one core of an EPYC with AVX-512, a step's
+product takes MKL 2.5 times as long as oneDNN.
 """
 
 import torch
@@ -19,7 +19,7 @@ MAX_BATCH_TOKENS = 8192
 MAX_BATCH_WORDS = 4096
 
 # -- Token encoder ---------------------------------------------------------------
-# Words are convolved in groups of like length, which end at these lengths in
+# Words are convolved in groups of similar length, which end at these lengths in
 # characters, word marks included: no window of padding but the one they all share.
 # All in one group: 1.2 and 1.1; half or twice as many groups: 1.0.
 WORD_LENGTHS = (3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 26, 34)
@@ -40,11 +40,12 @@ def at_once(size: int, device: torch.device) -> int:
 
 
 # -- LSTM, float32 ---------------------------------------------------------------
-# A step of at least this many rows is one product of its inputs and its state. With
-# fewer rows, reading the weights takes longer than the product: then steps of up to
-# CHUNK_TOKENS tokens share one product of their inputs. Where none share: 1.05 and 1.36
-# on a treebank, 1.15 and 1.33 for one sentence; half or twice as many tokens: 1.0.
-# Where all do, whatever their rows: 1.0 on one core; 1.04 on two, en_elmo_sm.
+# By MKL, a step of at least this many rows is one product of its inputs and its state;
+# by oneDNN, none is. With fewer rows, reading the weights takes longer than the
+# product: then steps of up to CHUNK_TOKENS tokens share one product of their inputs.
+# Where none share: 1.05 and 1.36 on a treebank, 1.15 and 1.33 for one sentence; half or
+# twice as many tokens: 1.0. Where all do, whatever their rows: 1.0 on one core; 1.04 on
+# two, en_elmo_sm.
 ROWS_ALONE = 128
 CHUNK_TOKENS = 384
 # If inputs repeat this often on average, their products are computed once: 1.10x on a
@@ -58,8 +59,8 @@ LEAST_READINGS = 2
 # a treebank 1.2 times at the small one.
 ALIASED = 4096
 KERNEL_PADDING = 16
-# In training, kernels are copied, and all of their rows padded, lest the products take
-# twice as long at a power of two.
+# In training, kernels are copied and their rows padded: at a power of two, products
+# take twice as long.
 TRAINING_PADDING = 64
 
 # -- LSTM, bfloat16 --------------------------------------------------------------

@@ -75,8 +75,8 @@ class SentenceCache:
 
     Closed until `open`: text that is only predicted is seldom read twice. Once open,
     it also keeps what is predicted, for the evaluations between updates. Once full, it
-    keeps what it has: epochs repeat the same sentences, so one that made room for
-    another would be asked for before it.
+    keeps what it has: epochs repeat the same sentences, so an evicted one would
+    be needed again before the one that replaced it.
 
     max_bytes (int): Memory for the layers, 0 for none.
     folder (str): Keeps them on disk as well, for other processes and later runs, in a
@@ -142,7 +142,7 @@ class SentenceCache:
             self.n_bytes += n_bytes
 
     def _read(self, row: Any, n_words: int) -> Optional[Floats3d]:
-        """The layers in a row of the file; a damaged one is none."""
+        """The layers in a row of the file; None if it is damaged."""
         blob, crc = row or (b"", None)
         try:
             layers = np.frombuffer(blob, np.float32).reshape(n_words, *self._shape)

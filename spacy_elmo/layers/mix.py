@@ -13,7 +13,7 @@ OutT = List[Floats2d]
 # Adam moves a parameter by about the learn rate per step, 0.001 in spaCy's configs. On
 # this scale a thousand steps move w by up to 10.
 W_SCALE = 10.0
-# Squares below this are those of a zero row.
+# A sum of squares below this counts as zero.
 EPSILON = 1e-12
 
 
@@ -158,7 +158,7 @@ def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) 
         wanted = f"the weights of {n_layers} layers"
         require(len(init) == n_layers, "init", wanted, init)
         log_s = np.log(np.maximum(init, 1e-6))
-        # Softmax takes any shift; this one is the nearest to 0, where l2 pulls.
+        # Softmax ignores shifts: take the solution nearest 0, where l2 pulls.
         w[:] = ops.asarray1f((log_s - log_s.mean()) / W_SCALE)
     model.set_param("w", w)
     model.set_param("gamma_shift", ops.alloc1f(1))

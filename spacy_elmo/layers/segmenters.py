@@ -62,7 +62,7 @@ _GREEK_QUESTION = {get_string_id(char) for char in (";", "\u037e")}
 
 def punctuation_starts(doc: Doc) -> List[int]:
     """Where sentences begin by the rule of spaCy's `sentencizer`: after terminal
-    punctuation and what closes behind it (quotes, brackets). Unlike there, an
+    punctuation and what closes after it (quotes, brackets). Unlike there, an
     opening quote or bracket belongs to what follows, and a blank line ends a
     sentence.
     """
@@ -82,7 +82,7 @@ def punctuation_starts(doc: Doc) -> List[int]:
 
 
 def _closes(token: Token, seen: Counter[int]) -> bool:
-    """Whether a token behind terminal punctuation still belongs to its sentence, whose
+    """Whether a token after terminal punctuation still belongs to its sentence, whose
     tokens so far are counted.
     """
     if token.is_space:

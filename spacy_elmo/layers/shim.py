@@ -24,8 +24,7 @@ from ..weights import resolve
 from .caches import SentenceCache, WordCache
 
 Backprop = Callable[[List[Floats3d]], None]
-# A file, and how it was when it was read or written: its inode, its bytes and the time
-# of its last change.
+# A file, and its inode, size and time of change when it was last read or written.
 SavedFile = Tuple[Path, int, int, int]
 
 # The files of a component's folder. The last has the license of the weights.

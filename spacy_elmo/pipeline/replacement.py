@@ -9,10 +9,10 @@ Config = Dict[str, Any]
 
 
 class ListenerReplacement:
-    """Writes the config of a component whose listener gives way to a biLM of its own,
-    for nlp.replace_listeners. That gives the config of the component's whole tok2vec,
-    and puts what it gets back at the path that the user names: the listener's, or one
-    around it, as the "model.tok2vec" of spaCy's documentation.
+    """Replaces a listener by a biLM of the component's own, in its config.
+    nlp.replace_listeners gives us the config of the whole tok2vec, but writes our
+    result at the path that the user names: the listener's, or one around it, as the
+    "model.tok2vec" of spaCy's documentation.
 
     nlp (WeakLink): The pipeline.
     """
@@ -34,8 +34,8 @@ class ListenerReplacement:
         return self.placed
 
     def finish(self, bilm: Model[Any, Any], listener: Any, component: Any) -> Any:
-        """Write the whole config anew, and where it is the path itself, there. The
-        model needs no change ("replace_listener").
+        """Rewrite the whole config in place; if the path is the model itself, write it
+        there. The model needs no change ("replace_listener").
         """
         after = replace_listeners(self.before, self.bilm, component.name)
         for config in (self.placed, self.config):

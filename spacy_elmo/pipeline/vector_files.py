@@ -55,7 +55,7 @@ class Job(NamedTuple):
         return select_layer(layers, self.layer)
 
     def describe(self, elmo: ELMo, files: List[Path]) -> Dict[str, Any]:
-        """What runs must share to go on with each other's parts."""
+        """What must match before a run may reuse the parts of another."""
         model = self.nlp.get_pipe_config(elmo.name)["model"]
         bilm = get_shim(elmo.model).bilm
         exclude = ["vocab", "meta.json", "config.cfg", elmo.name]

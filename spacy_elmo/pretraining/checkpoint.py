@@ -59,7 +59,7 @@ def save_checkpoint(run: Run, output: Path) -> None:
         with replacing(path) as temporary:
             torch.save(checkpoint, temporary)
             # To the disk itself: else a power failure could leave an empty file
-            # behind the new name. Windows wants the file open for writing.
+            # under the new name. Windows wants the file open for writing.
             with temporary.open("r+b") as file:
                 os.fsync(file.fileno())
             if path.is_file():

@@ -46,7 +46,7 @@ class TextCounts(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """Word ids on disk. Sentences stand one behind the other, each closed by </S>;
+    """Word ids on disk. Sentences follow one another, each closed by </S>;
     <S> is left out. Ids rank all words of the corpus: those below `vocab_size` are
     in the softmax's vocabulary, the others are its <UNK> but keep their characters.
     """

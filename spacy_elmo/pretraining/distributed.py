@@ -29,7 +29,7 @@ class Processes(NamedTuple):
         return self.rank == 0
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Block until all processes have arrived."""
         if self.n > 1:
             dist.barrier()
 

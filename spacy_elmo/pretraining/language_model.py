@@ -129,7 +129,7 @@ class LanguageModel:
             with boundaries. Column 0: given the words before. Column 1: given the
             words after.
         """
-        ids = dict(self._ids)  # words outside the vocabulary are numbered behind it
+        ids = dict(self._ids)  # words outside the vocabulary are numbered after it
         texts = [
             np.array([*(ids.setdefault(word, len(ids)) for word in sentence), EOS_ID])
             for sentence in _without_boundaries(sentences)

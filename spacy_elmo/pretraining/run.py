@@ -143,7 +143,7 @@ def learn_rate(settings: OptimizerSettings, step: int, n: int) -> float:
     rate, warmup = settings.learn_rate, settings.warmup_steps
     if step < warmup:
         return rate * (step + 1) / warmup
-    # The share of the decay that is behind: 0 while the rate is constant.
+    # The completed fraction of the decay: 0 while the rate is constant.
     first = max(warmup, n - settings.decay_share * n)
     done = max(0.0, step - first) / max(1.0, n - first)
     if settings.decay == "cosine":

@@ -19,8 +19,8 @@ from .config import CorpusSettings
 Tokenized = List[List[str]]
 
 BATCH_DOCUMENTS = 64
-# Strings after which a tokenizer, which keeps all that it has seen, is made anew. In
-# `nlp.memory_zone()` it would forget them itself, and take three times as long.
+# A tokenizer keeps all strings that it has seen: with more than these, it is rebuilt.
+# In `nlp.memory_zone()` it would forget them itself, and take three times as long.
 MAX_STRINGS = 200_000
 # The files of the cache hold one word per line.
 _LINE_BREAKS = str.maketrans("\n\r", "  ")

@@ -76,7 +76,7 @@ def pretrain(
             msg.info(_describe(run.settings, train))
         load_checkpoint(run, output)
         if run.step and not silent:
-            msg.info(f"Going on after step {run.step:,} of {run.n_steps:,}.")
+            msg.info(f"Resuming after step {run.step:,} of {run.n_steps:,}.")
         log = None
         if processes.is_first:
             # Not before it is sure that the folder holds no other run.

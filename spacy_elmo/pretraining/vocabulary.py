@@ -51,7 +51,7 @@ def read_vocabulary(path: Union[str, Path]) -> List[str]:
     try:
         text = Path(path).read_text(encoding="utf8")
     except (OSError, UnicodeDecodeError) as e:
-        raise unusable(path, f"is no readable vocabulary ({e})") from None
+        raise unusable(path, f"is not a readable vocabulary ({e})") from None
     lines = text[:-1] if text.endswith("\n") else text
     words = [word for word in lines.split("\n") if word != END_OF_FILE]
     if tuple(words[:3]) != SPECIAL:

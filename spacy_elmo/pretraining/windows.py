@@ -75,8 +75,8 @@ class Rows:
         self.n_rows = n_rows
         self.steps = steps
         self.mine = range(n_rows) if mine is None else mine
-        # Before the block of windows that is in memory. For each row: its epoch, its
-        # document among those dealt to it, and the token within.
+        # The position of each row before the current block: its epoch, its document
+        # among those dealt to it, and the token within.
         self._start = np.zeros((len(self.mine), 3), dtype=np.int64)
         self._block = np.empty((2, 2, 0, len(self.mine)), dtype=np.int64)
         self._n_read = 0  # tokens of each row of the block
@@ -92,7 +92,7 @@ class Rows:
 
     @property
     def epoch(self) -> float:
-        """Epochs read, in the mean over the rows."""
+        """Epochs read, averaged over the rows."""
         epoch, document, _ = self.positions.mean(axis=0)
         return float(epoch + document * self.n_rows / self.corpus.documents_per_epoch)
 

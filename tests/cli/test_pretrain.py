@@ -24,7 +24,7 @@ def test_the_same_command_goes_on(trained, elmo):
         "pretrain", output / "config.cfg", output, "--training.max_tokens=2080"
     )
     assert longer.exit_code == 0, longer.output
-    assert "Going on after step 50 of 52." in longer.text
+    assert "Resuming after step 50 of 52." in longer.text
     log = [json.loads(line) for line in (output / "log.jsonl").open()]
     assert [line["step"] for line in log if "loss" in line] == list(range(1, 53))
 

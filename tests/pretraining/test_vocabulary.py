@@ -49,8 +49,8 @@ def test_the_mark_that_ends_official_files_is_no_word(tmp_path):
         (b"", "must begin with"),
         (b"<S>\n</S>\n<UNK>\na\nb\na\n", "'a'"),
         (b"<S>\n</S>\n<UNK>\na\n\nb\n", "line 5 is empty"),
-        (b"<S>\n</S>\n<UNK>\n\xff\xfe\n", "no readable"),
-        (None, "no readable"),
+        (b"<S>\n</S>\n<UNK>\n\xff\xfe\n", "not a readable"),
+        (None, "not a readable"),
     ],
 )
 def test_a_bad_vocabulary_is_an_error_that_names_it(tmp_path, content, problem):

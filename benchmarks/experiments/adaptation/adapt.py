@@ -18,9 +18,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
 from data import convert  # noqa: E402
-from harness import machine  # noqa: E402
+from harness import machine, save, table  # noqa: E402
 from plots import grouped_bars, mean_and_deviation  # noqa: E402
-from run import digest, scores_of  # noqa: E402
+from run import cell, digest, scores_of  # noqa: E402
 from run import main as run_experiment  # noqa: E402
 
 ROOT = HERE.parents[2]
@@ -60,16 +60,13 @@ def main(
             "score": scores(task, data, weights, adapted, work),
         }
     results = {"machine": machine(), "tasks": rows}
-    srsly.write_json(HERE / "results.json", results)
-    table = render(results)
-    (HERE / "results.md").write_text(table, encoding="utf8")
+    save("results", results, render(results), HERE)
     found = {
         when: {t: mean_and_deviation(row["score"][when]) for t, row in rows.items()}
         for when in ("before", "after")
     }
     title = "Tasks before and after the adaptation"
     grouped_bars(title, found, HERE / "results.png")
-    print(table)
 
 
 def plain_text(path: Path, work: Path) -> Path:
@@ -120,24 +117,20 @@ def scores(
 
 
 def render(results: Dict[str, Any]) -> str:
-    from run import cell
+    header = ["task", "perplexity before", "after", "score before", "after"]
+    rows = [
+        [task, *row["perplexity"].values(), *map(cell, row["score"].values())]
+        for task, row in results["tasks"].items()
+    ]
+    return f"""# Domain adaptation of the biLM (appendix A.1)
 
-    lines = [
-        "# Domain adaptation of the biLM (appendix A.1)", "",
-        f"{EPOCHS:g} epoch on the words of the task's training part, with the old "
-        "softmax. Perplexity of its dev part by the exact softmax; dev scores, mean "
-        "and deviation over the seeds.", "",
-        "| task | perplexity before | after | score before | after |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {task} | {row['perplexity']['before']:.1f} "
-            f"| {row['perplexity']['after']:.1f} | {cell(row['score']['before'])} "
-            f"| {cell(row['score']['after'])} |"
-            for task, row in results["tasks"].items()
-        ),
-        "", f"Machine: {results['machine']}.", "",
-    ]  # fmt: skip
-    return "\n".join(lines)
+{EPOCHS:g} epoch on the words of the task's training part, with the old softmax.
+Perplexity of its dev part by the exact softmax; dev scores, mean and deviation over the
+seeds.
+
+{table(header, rows, ".1f")}
+Machine: {results["machine"]}.
+"""
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ counts as wrong, in the baseline too (the most frequent sense of the training pa
 Nothing is drawn at random. The deviation is that of resampled documents.
 """
 
-import json
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -22,8 +21,9 @@ from spacy_elmo.bilm import BiLM
 from spacy_elmo.weights import resolve
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
+from harness import save, table  # noqa: E402
 from plots import grouped_bars  # noqa: E402
 
 BATCH = 512
@@ -71,16 +71,13 @@ def main(
         ),
         "accuracy": {arm: resampled(found) for arm, found in hits.items()},
     }
-    (HERE / "senses.json").write_text(json.dumps(results, indent=1) + "\n")
+    save("senses", results, render(results), HERE)
     accuracy = {
         arm: (found["mean"], found["deviation"])
         for arm, found in results["accuracy"].items()
     }
     title = "Senses by nearest neighbor"
     grouped_bars(title, {"accuracy": accuracy}, HERE / "senses.png")
-    table = render(results)
-    (HERE / "senses.md").write_text(table, encoding="utf8")
-    print(table)
 
 
 def read(path: Path) -> Iterator[Sentence]:
@@ -158,19 +155,17 @@ def resampled(found: List[Tuple[int, bool]]) -> Dict[str, float]:
 
 
 def render(results: Dict[str, Any]) -> str:
-    lines = [
-        "# Senses by nearest neighbor, on each layer (Table 5)", "",
-        f"SemCor: {results['train']:,} words with a sense to learn from, "
-        f"{results['dev']:,} to tell, {results['unknown lemmas']:,} of them of unknown "
-        "lemmas.", "",
-        "| | accuracy | deviation over documents |", "|---|---|---|",
-        *(
-            f"| {arm} | {100 * a['mean']:.1f} | {100 * a['deviation']:.1f} |"
-            for arm, a in results["accuracy"].items()
-        ),
-        "",
-    ]  # fmt: skip
-    return "\n".join(lines)
+    header = ["", "accuracy", "deviation over documents"]
+    rows = [
+        [arm, 100 * a["mean"], 100 * a["deviation"]]
+        for arm, a in results["accuracy"].items()
+    ]
+    return f"""# Senses by nearest neighbor, on each layer (Table 5)
+
+SemCor: {results["train"]:,} words with a sense to learn from, {results["dev"]:,} to
+tell, {results["unknown lemmas"]:,} of them of unknown lemmas.
+
+{table(header, rows, ".1f")}"""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """s and gamma of every task that has been run, as tables and a heat map (Figure 2)."""
 
 import statistics
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, Dict, List
@@ -8,6 +9,10 @@ from typing import Any, Dict, List
 import srsly
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from harness import save, table  # noqa: E402
+
 RESULTS = HERE.parent / "downstream" / "results.json"
 
 
@@ -20,24 +25,16 @@ def main() -> None:
             found[f"{task}, {arm}"].append([*mix["s"], mix["gamma"]])
     means = {k: [statistics.mean(x) for x in zip(*rows)] for k, rows in found.items()}
     n_layers = len(next(iter(means.values()))) - 1
-    lines = [
-        "# Learned weights of the layers (Figure 2)", "",
-        "Means over the seeds; layer 0 is the token layer.", "",
-        f"| | {' | '.join(f's_{j}' for j in range(n_layers))} | gamma |",
-        "|---" * (n_layers + 2) + "|",
-        *(
-            f"| {name} | {' | '.join(f'{x:.2f}' for x in row)} |"
-            for name, row in means.items()
-        ),
-        "",
-    ]  # fmt: skip
-    (HERE / "results.md").write_text("\n".join(lines), encoding="utf8")
-    srsly.write_json(
-        HERE / "results.json",
-        {name: {"s": row[:-1], "gamma": row[-1]} for name, row in means.items()},
-    )
+    header = ["", *(f"s_{j}" for j in range(n_layers)), "gamma"]
+    rows = [[name, *row] for name, row in means.items()]
+    about = """# Learned weights of the layers (Figure 2)
+
+Means over the seeds; layer 0 is the token layer.
+
+"""
+    results = {k: {"s": row[:-1], "gamma": row[-1]} for k, row in means.items()}
+    save("results", results, about + table(header, rows, ".2f"), HERE)
     plot(means, HERE / "results.png")
-    print("\n".join(lines))
 
 
 def plot(mixes: Dict[str, List[float]], path: Path) -> None:

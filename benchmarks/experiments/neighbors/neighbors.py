@@ -20,6 +20,9 @@ from spacy_elmo.text import find_texts, read_texts
 from spacy_elmo.weights import resolve
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from harness import save, table  # noqa: E402
 
 
 def main() -> None:
@@ -33,13 +36,6 @@ def main() -> None:
         ],
         check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    lines = [
-        "# Nearest neighbors of ambiguous words (Table 4)", "",
-        f"Among {int(limit):,} tokens of textbooks that the biLM was trained on: the "
-        "nearest other words by the token layer, which knows no context, and the "
-        "nearest contexts by the top layer.", "",
-        "| query | nearest words | nearest contexts |", "|---|---|---|",
-    ]  # fmt: skip
     found = json.loads(done.stdout)
     words = nearest_words(
         weights, text, int(limit), [f["query"]["word"] for f in found]
@@ -52,14 +48,19 @@ def main() -> None:
         }
         for f, near in zip(found, words)
     ]
-    for row in results:
-        words, contexts = ", ".join(row["words"]), " · ".join(row["contexts"])
-        lines.append(f"| {row['query']} | {words} | {contexts} |")
-    table = "\n".join([*lines, ""])
-    text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
-    (HERE / "results.json").write_text(text, encoding="utf8")
-    (HERE / "results.md").write_text(table, encoding="utf8")
-    print(table)
+    rows = [
+        [row["query"], ", ".join(row["words"]), " · ".join(row["contexts"])]
+        for row in results
+    ]
+    header = ["query", "nearest words", "nearest contexts"]
+    about = f"""# Nearest neighbors of ambiguous words (Table 4)
+
+Among {int(limit):,} tokens of textbooks that the biLM was trained on: the nearest other
+words by the token layer, which knows no context, and the nearest contexts by the top
+layer.
+
+"""
+    save("results", results, about + table(header, rows), HERE)
 
 
 def nearest_words(
