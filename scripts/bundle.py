@@ -1,13 +1,14 @@
 """Bundle a pretrained model: float16 weights with their softmax, vocabulary, metadata
 and a model card.
 
-    python scripts/bundle.py model my_bilm en_elmo_sm heldout.txt --version 0.2.0 \
-        --earlier FIRST_RUN
+    python scripts/bundle.py model my_bilm en_elmo_sm heldout.txt --version 0.2.1 \
+        --earlier FIRST_RUN --mean-with FIRST_RUN
     python scripts/bundle.py card en_elmo_sm --scores benchmarks/accuracy.json
 
 Give --earlier once for each run that the model started from, in order, or for the
-model of such a run that this script has bundled. The second command writes the card
-again, with the scores of tasks.
+model of such a run that this script has bundled. --mean-with bundles the mean of the
+weights of two runs with the same vocabulary, for instance of where the last run began
+and where it ended. The second command writes the card again, with the scores of tasks.
 """
 
 import shutil
@@ -18,13 +19,18 @@ from typing import Annotated, Any, Dict, List, Optional, Tuple
 import srsly
 import typer
 from thinc.api import Config
+from torch import nn
 
 from spacy_elmo.about import __version__
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.cli.evaluate import evaluate_cli
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
+from spacy_elmo.pretraining.softmax import Softmax
 
-TASKS = {"tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1"}
+TASKS = {
+    "tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1",
+    "ner_wnut": "WNUT-17, NER F1",
+}  # fmt: skip
 ARMS = ("spacy_default", "no_listener", "elmo")
 TOTALS = ("tokens", "steps", "epochs", "hours")
 CURVE_TOKENS = 8_000_000  # between two points in meta.json
@@ -42,10 +48,15 @@ def model(
     heldout: List[Path],
     earlier: Annotated[List[Path], typer.Option(default_factory=list)],
     version: str = __version__,
+    mean_with: Optional[Path] = None,
 ) -> None:
     """Write the model, what is known of it (meta.json), and its card."""
-    bilm = BiLM.from_path(trained)
-    softmax = read_softmax(trained, bilm.options.lstm.projection_dim)
+    bilm, softmax = read(trained)
+    if mean_with is not None:
+        ours, theirs = (nn.ModuleList(read(run)) for run in (trained, mean_with))
+        for mine, other in zip(ours.parameters(), theirs.parameters()):
+            mine.lerp_(other, 0.5)
+        bilm, softmax = ours
     write_model(bilm, softmax, output, dtype="float16")
     shutil.copy(trained / "vocab.txt", output)
     config = Config().from_disk(trained / "config.cfg")
@@ -66,6 +77,11 @@ def model(
     }  # fmt: skip
     srsly.write_json(output / "meta.json", meta)
     card(output)
+
+
+def read(run: Path) -> Tuple[BiLM, Softmax]:
+    bilm = BiLM.from_path(run)
+    return bilm, read_softmax(run, bilm.options.lstm.projection_dim)
 
 
 @app.command()

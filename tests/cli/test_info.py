@@ -97,7 +97,11 @@ def test_the_digest_of_the_parameters_stays_when_they_are_saved(
 
 
 def test_a_version_of_the_bundled_model_has_its_digest_in_all_releases(elmo):
-    digests = {"0.1.0": "583b91c5dae878d8", "0.2.0": "49078cffdda8ac3f"}
+    digests = {
+        "0.1.0": "583b91c5dae878d8",
+        "0.2.0": "49078cffdda8ac3f",
+        "0.2.1": "923bb6ed69c83e6b",
+    }
     found = json.loads(elmo("info", "en_elmo_sm", "--json").output)
     assert found["digest"] == digests[found["version"]]
 
