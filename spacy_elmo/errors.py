@@ -161,7 +161,10 @@ class Errors:
         "number of the NLPL repository's catalog."
     )
     E101 = "[ELMO101] {url} cannot be downloaded: {problem}."
-    E103 = "[ELMO103] Download {name} once: python -m spacy elmo download {name}"
+    E103 = (
+        "[ELMO103] {name} is not at {path} yet. Download it once: python -m spacy elmo "
+        "download {name}"
+    )
     E105 = (
         "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
         "set SPACY_ELMO_CACHE to another folder."

@@ -35,5 +35,5 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
         raise MissingWeights(error)
     cached = cached_path(name, model)
     if not cached.exists():
-        raise MissingWeights(Errors.E103.format(name=name))
+        raise MissingWeights(Errors.E103.format(name=name, path=cached))
     return cached
