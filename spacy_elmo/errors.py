@@ -276,6 +276,12 @@ class Warnings:
         "[ELMOW007] No component listens to '{name}', so training gains nothing by it. "
         "Use spacy_elmo.EmbedWithELMo.v1 in the tok2vec of a component (see configs/)."
     )
+    W008 = (
+        "[ELMOW008] '{name}' was trained with another biLM ({wanted}) than that of "
+        "'{upstream}' ({found}): what it predicts means nothing. Give '{upstream}' the "
+        "weights that it was trained with ('spacy elmo info' prints these digests), or "
+        "train '{name}' again."
+    )
     W010 = (
         "[ELMOW010] spaCy's tokenizer makes only {share:.1%} of the tokens of {path}: "
         "{examples}. The pipeline is trained and evaluated on the treebank's tokens, "

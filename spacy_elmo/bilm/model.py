@@ -15,7 +15,7 @@ from .files import find_files
 from .kernels import casting
 from .lstm import LSTMLayer, LSTMState, stack_states
 from .lstm_predict import Moves
-from .official_format import Layout, layout, read_weights, write_files
+from .official_format import Layout, digest, layout, read_weights, write_files
 from .options import Options
 from .precision import choose_precision
 from .tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
@@ -77,6 +77,10 @@ class BiLM(nn.Module):
     def layout(self) -> Layout:
         """The parameters as datasets of the official layout."""
         return layout(self.encoder, [self.layers_of(0), self.layers_of(1)])
+
+    def digest(self) -> str:
+        """A name for geometry and weights, the same in all releases."""
+        return digest(self.options, self.layout())
 
     @property
     def n_parameters(self) -> int:

@@ -22,7 +22,6 @@ def info_cli(
     """
     from ..bilm import BiLM
     from ..bilm.files import find_files
-    from ..bilm.official_format import digest
     from ..storage import beside, sha256
 
     path = find_bilm(weights)
@@ -34,7 +33,7 @@ def info_cli(
         "layers": bilm.options.n_layers,
         "width": bilm.options.width,
         "parameters": bilm.n_parameters,
-        "digest": digest(bilm.options, bilm.layout()),
+        "digest": bilm.digest(),
         "sha256": sha256(find_files(path).weights),
         "version": meta.get("version"),
         "license": meta.get("license"),

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ..bilm import BiLM
 from ..bilm.model import Floats3d
-from ..bilm.official_format import digest
 from ..errors import Warnings
 
 # Seconds to wait for another process: far longer than it takes to write a batch.
@@ -103,7 +102,7 @@ class SentenceCache:
         self.is_open = True
         self._shape = (bilm.options.n_layers, bilm.options.width)
         if self.folder is not None:
-            name = f"{digest(bilm.options, bilm.layout())}-{bilm.precision}.sqlite"
+            name = f"{bilm.digest()}-{bilm.precision}.sqlite"
             self._file = Path(self.folder) / name
             self._on_disk(
                 "CREATE TABLE IF NOT EXISTS layers"

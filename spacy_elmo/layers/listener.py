@@ -54,7 +54,14 @@ def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
         forward,
         init=initialize,
         dims={"nO": None, "nL": None},
-        attrs={SENTINEL: True, "upstream": upstream, "component": WeakLink()},
+        attrs={
+            SENTINEL: True,
+            "upstream": upstream,
+            "component": WeakLink(),
+            # Of the biLM that the task was trained with: another one of the same
+            # width means nothing to it.
+            "digest": None,
+        },
     )
 
 
@@ -69,6 +76,10 @@ def forward(
     if not model.has_dim("nL"):
         raise ValueError(Errors.E039)
     component = _component_for(model, docs)
+    if component is not None:
+        _check_digest(model, component)
+        if is_train:
+            model.attrs["digest"] = component.digest
     missing = _missing(docs, component)
     if missing:
         if component is not None and component.is_enabled():
@@ -95,6 +106,7 @@ def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) 
         component.model.initialize()
         for dim in ("nO", "nL"):
             model.set_dim(dim, component.model.get_dim(dim), force=True)
+        model.attrs["digest"] = component.digest
         component.annotate(_missing(X or [], component))
     if not model.has_dim("nO"):
         raise ValueError(Errors.E032.format(upstream=model.attrs["upstream"]))
@@ -110,6 +122,17 @@ def _component_for(model: Model[InT, OutT], docs: InT) -> Optional[Any]:
     if any(component is not None and doc.vocab is not component.vocab for doc in docs):
         return None
     return component
+
+
+def _check_digest(model: Model[InT, OutT], component: Any) -> None:
+    """Warn if the task was trained with another biLM."""
+    wanted, found = model.attrs["digest"], component.digest
+    if wanted not in (None, found):  # None: saved by 0.2.1 or before
+        listeners = component.listener_map.items()
+        names = ", ".join(name for name, mine in listeners if model in mine)
+        what = {"name": names, "wanted": wanted, "found": found}
+        warning = Warnings.W008.format(**what, upstream=component.name)
+        warnings.warn(warning, stacklevel=3)
 
 
 def _missing(docs: InT, component: Optional[Any]) -> InT:

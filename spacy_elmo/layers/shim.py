@@ -54,6 +54,7 @@ class BiLMShim(Shim):
     meta: Optional[str] = None
     # The file that holds these very weights, if there is one.
     _file: Optional[SavedFile] = None
+    _digest: Optional[str] = None
 
     def __post_init__(self) -> None:
         check_precision(self.precision)
@@ -67,6 +68,14 @@ class BiLMShim(Shim):
                 self._read(resolve(self.source))
             bilm: BiLM = self._model
             return bilm
+
+    @property
+    def digest(self) -> str:
+        """A name for the weights, which are read now if they were not yet."""
+        with LOCK:
+            if self._digest is None:
+                self._digest = self.bilm.digest()
+            return self._digest
 
     def make_trainable(self) -> None:
         self.trainable = True
@@ -198,7 +207,7 @@ class BiLMShim(Shim):
         with LOCK:
             self._model = bilm.requires_grad_(self.trainable)
             self.meta = meta.read_text(encoding="utf8") if meta.is_file() else None
-            self._file = None
+            self._file = self._digest = None
             self.words.clear()
             self.sentences.clear()
 

@@ -65,6 +65,11 @@ class ELMo(TrainablePipe):
         return False
 
     @property
+    def digest(self) -> str:
+        """The name of the weights, which `spacy elmo info` prints."""
+        return get_shim(self.model).digest
+
+    @property
     def listeners(self) -> List[Encoder]:
         return [listener for found in self.listener_map.values() for listener in found]
 

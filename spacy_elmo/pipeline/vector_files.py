@@ -16,7 +16,6 @@ import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..bilm.official_format import digest
 from ..errors import CorpusError, Errors
 from ..layers.architectures import Mix
 from ..layers.doc_encoder import get_shim
@@ -66,7 +65,7 @@ class Job(NamedTuple):
             "tokenized": self.tokenized,
             "lang": self.nlp.lang,
             "pipeline": sha256(self.nlp.to_bytes(exclude=exclude)).hexdigest(),
-            "model": {**model, "weights": digest(bilm.options, bilm.layout())},
+            "model": {**model, "weights": bilm.digest()},
             "mix": sha256(self.mix.to_bytes()).hexdigest() if self.mix else None,
         }
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
+from reference import random_weights, write_weights
 from spacy.tokens import Doc
 from spacy.training import Example
 from tasks import ROOT, TASKS, add_task, listener_config, make_examples
@@ -416,6 +417,30 @@ def test_on_the_same_vocab_it_warns_when_the_source_has_gone(bilm_config):
     gc.collect()
     with pytest.warns(UserWarning, match="ELMOW001"):
         tagger.model.predict([nlp.make_doc("She made a play in May.")])
+
+
+def test_a_component_on_another_bilm_warns_until_it_has_learned_from_it(
+    trained, bilm_config, tiny_options, tmp_path
+):
+    """Of the same shape, its vectors would be taken for those that it knows."""
+    arrays = random_weights(tiny_options, seed=1)
+    other = write_weights(tmp_path / "other", tiny_options, arrays)
+    trained.to_disk(tmp_path / "trained")
+    source = spacy.load(tmp_path / "trained")
+    nlp = spacy.blank("xx")
+    elmo = nlp.add_pipe("elmo", config={"model": bilm_config(other)})
+    nlp.add_pipe("ner", source=source)
+    digests = f"{source.get_pipe('elmo').digest}.*{elmo.digest}"
+    with pytest.warns(UserWarning, match=f"ELMOW008.*'ner'.*{digests}"):
+        nlp("She made a play in May.")
+    with pytest.warns(UserWarning, match="ELMOW008"):
+        nlp.update(make_examples(nlp), sgd=nlp.resume_training())
+    nlp.to_disk(tmp_path / "again")
+    again = spacy.load(tmp_path / "again")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for loaded in (nlp, again, source):
+            loaded("She made a play in May.")
 
 
 def test_a_component_sourced_with_its_elmo_can_learn(trained):
