@@ -66,7 +66,7 @@ class Errors:
     )
     E002 = (
         "[ELMO002] {path}: found {n} {what}, expected exactly one. A model is one file "
-        "of options (options.json or *_options.json) and one *.hdf5."
+        "of options (options.json or *_options.json) and one *.hdf5.{hint}"
     )
     E003 = (
         "[ELMO003] {path} is an ELMoForManyLangs model (found {found}), a different "
@@ -91,8 +91,13 @@ class Errors:
         "with options.json and an .hdf5 file, or an .hdf5 file beside its options. Of "
         "a name such as en_elmo_sm, spacy_elmo.weights.resolve gives the path."
     )
+    E010 = "[ELMO010] {path} holds options: give the .hdf5 file, or the folder of both."
     E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
     E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
+    E013 = (
+        "[ELMO013] {url} is a URL, and weights are read from a disk. Download {what}, "
+        "and give {given}."
+    )
     # Running the biLM
     E020 = "[ELMO020] The state has {found} rows for {wanted} sentences: give one each."
     E021 = "[ELMO021] Unknown precision '{precision}': use one of {known}."
@@ -108,8 +113,8 @@ class Errors:
         ". Put an 'elmo' of that name before it, or give its new name as 'upstream'."
     )
     E032 = (
-        "[ELMO032] The listener of upstream '{upstream}' has no 'elmo' component of "
-        "that name before it. Add one, correct 'upstream', or use spacy_elmo.ELMo.v1."
+        "[ELMO032] A listener of upstream '{upstream}' has no such 'elmo' component "
+        "before it ('*': any). Add one, correct 'upstream', or use spacy_elmo.ELMo.v1."
     )
     E033 = (
         "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
@@ -233,7 +238,9 @@ class Errors:
         "folder, --name or --version."
     )
     E134 = "[ELMO134] Packages are made by 'wheel' or 'build': pip install wheel"
-    E135 = "[ELMO135] spaCy has no language {lang!r}. Give 'xx' or one of {known}."
+    E135 = (
+        "[ELMO135] spaCy has no language {lang!r}.{hint} Give 'xx' or one of {known}."
+    )
     E136 = (
         "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
         "what it needs; or take spaCy's rules for white space and punctuation, if the "
@@ -252,7 +259,7 @@ class Errors:
 class Warnings:
     W001 = (
         "[ELMOW001] A listener of upstream '{upstream}' got Docs without ELMo vectors "
-        "and predicts from zeros. Is its 'elmo' component disabled or missing?"
+        "and predicts from zeros. Is its 'elmo' disabled, missing or after it?"
     )
     W002 = (
         '[ELMOW002] precision = "{precision}" is slower than float32 on this {device}, '

@@ -40,6 +40,8 @@ def find_files(path: Union[str, Path]) -> ModelFiles:
         names = _files_in(path)
         weights = path / _only(path, names, *WEIGHTS)
         options = path / _only(path, names, *OPTIONS)
+    elif path.suffix == ".json" and path.is_file():
+        raise WeightsError(Errors.E010.format(path=path))
     elif path.is_file():
         weights, options = path, _options_beside(path)
     else:
@@ -106,5 +108,8 @@ def _only(path: Path, names: List[str], patterns: Tuple[str, ...], what: str) ->
         raise WeightsError(Errors.E003.format(path=path, found=known))
     found = [str(file) for file in files if any(map(file.match, patterns))]
     if len(found) != 1:
-        raise WeightsError(Errors.E002.format(path=path, n=len(found), what=what))
+        inside = [str(path.parent) for path in path.glob("*/options.json")]
+        hint = f" Did you mean {' or '.join(inside)}?" if inside else ""
+        count = {"n": len(found), "what": what}
+        raise WeightsError(Errors.E002.format(path=path, hint=hint, **count))
     return found[0]

@@ -47,6 +47,8 @@ def embed_cli(
     from ..text import find_texts
 
     require(n_process != 0, "--n-process", "1 or more, or -1 for all", n_process)
+    given = component is None or layers == "mix"
+    require(given, "--component", "left out without --layers mix", component)
     output_path = output_path.resolve()  # "." has no name
     is_file = output_path.suffix in (".hdf5", ".h5")  # else a folder of parts
     name = f"{output_path.name}.parts" if is_file else output_path.name
@@ -54,7 +56,7 @@ def embed_cli(
     lock = output_path.with_name(f".{output_path.name}.lock")
     busy = CorpusError(Errors.E114.format(path=output_path))
     with hold(lock, busy):
-        if is_file and output_path.exists():
+        if output_path.exists() and (is_file or not output_path.is_dir()):
             raise CorpusError(Errors.E111.format(path=output_path))
         files = find_texts(text)
         nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)

@@ -10,7 +10,7 @@ from spacy.language import Language
 from thinc.api import Config
 from wasabi import msg
 
-from ..errors import CorpusError, Errors, Warnings
+from ..errors import CorpusError, Errors, Warnings, unusable
 from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
 from ._app import app
@@ -56,9 +56,13 @@ def init_cli(
     and annotated sentences, measures how fast this machine trains, writes a spaCy
     project for it, and runs that. Run the same command again to resume.
     """
+    from spacy.cli.package import has_build, has_wheel
+
     from ..recipe.project import PROJECT
     from ..text import find_texts
 
+    if run and not (has_build() or has_wheel()):
+        raise CorpusError(Errors.E134)
     if not is_package_name(name):  # found now, not after the training
         raise CorpusError(Errors.E139.format(name=name))
     given: Dict[str, Any] = {
@@ -98,13 +102,9 @@ def write(output: Path, given: Dict[str, Any]) -> None:
     given (Dict[str, Any]): The variables of the project.
     RAISES (CorpusError): If language, text or treebank cannot be used.
     """
-    from spacy.cli.package import has_build, has_wheel
-
     from ..pretraining.tokenizer import load_language
     from ..recipe import project
 
-    if not (has_build() or has_wheel()):
-        raise CorpusError(Errors.E134)
     nlp_config: Dict[str, Any] = {"lang": given["lang"]}
     if given["tokenizer"] or given["tokenized"]:
         nlp_config["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
@@ -123,6 +123,7 @@ def write(output: Path, given: Dict[str, Any]) -> None:
         survey = split_text(given["text"], corpus)
         config = project.pretrain_config(path, nlp_config, given["tokenized"], survey)
         print_survey(survey, config)
+        msg.text("Measuring how fast this machine trains, by a few steps ...")
         pace = project.measure_pace(config, survey, corpus, given["hours"])
         epochs = project.set_length(config, survey, pace, given["hours"])
         tokens = config["training"]["max_tokens"]
@@ -148,12 +149,17 @@ def convert(
     for i, path in enumerate(treebank):
         docs = tb.read_treebank(Path(path))
         dev_docs = tb.read_treebank(Path(dev[i])) if dev else None
+        wanted = tb.components_for(docs)
+        lacks = set(wanted) - set(tb.components_for(dev_docs or docs))
+        if lacks:
+            what = ", ".join(name for name in wanted if name in lacks)
+            raise unusable(dev[i], f"has nothing to evaluate {what} on, unlike {path}")
         # The number keeps two files of the same name apart.
         tb.write_parts(docs, dev_docs, corpus, f"{i + 1}-{Path(path).stem}")
         share, examples = tb.compare_tokens(docs, language)
         msg.good(
             f"{path}: {sum(map(len, docs)):,} tokens for "
-            f"{', '.join(tb.components_for(docs))}; spaCy's tokenizer makes "
+            f"{', '.join(wanted)}; spaCy's tokenizer makes "
             f"{share:.1%} of them"
         )
         if share < MIN_AGREEMENT:

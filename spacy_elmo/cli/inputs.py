@@ -1,6 +1,7 @@
 """What several commands take: options, pipelines, texts, mixes."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -26,7 +27,7 @@ BATCH_LENGTH = 16_384
 RULES = "spacy.Tokenizer.v1"  # needs no package
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
-LAYERS = "'top', 'mean' of all, or a number (0 is the token layer)"
+LAYERS = "'top', 'mean' of all, a number (0 is the token layer), or weights: .2,.3,.5"
 TEXT = Arg(..., help=f"Text: {FILES}")
 WEIGHTS = Opt(None, "--weights", "-w", help="Name or path of a biLM [en_elmo_sm]")
 PIPELINE = Opt(None, "--pipeline", "-p", help="Pipeline with an 'elmo' component")
@@ -120,7 +121,10 @@ def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
     """The layer that an option names; one that the biLM lacks is an error."""
     from ..pipeline.vector_hooks import check_layer
 
-    choice = int(layer) if layer.isdecimal() else layer
+    choice: Layer = int(layer) if layer.isdecimal() else layer
+    if "," in layer:
+        with suppress(ValueError):  # check_layer says what it may be
+            choice = [float(s) for s in layer.split(",")]
     check_layer(choice, elmo.model.get_dim("nL"))
     return choice
 
@@ -140,9 +144,11 @@ def read_batches(
     from ..text import find_texts, make_doc, read_texts
 
     files, left = find_texts(text), limit or sys.maxsize
+    is_empty = True
     texts = (text for file in files for text in read_texts(file, tokenized=tokenized))
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
         for part in batch_by_length(texts, BATCH_LENGTH):
+            is_empty = False
             with nlp.memory_zone():
                 docs = [make_doc(nlp, text) for text in part]
                 yield docs
@@ -151,6 +157,8 @@ def read_batches(
             left -= n_tokens
             if left <= 0:
                 return
+    if is_empty:
+        raise CorpusError(Errors.E050.format(path=f"{text}: it is empty"))
 
 
 def run_before(nlp: Language, elmo: "ELMo", docs: List[Doc]) -> List[Doc]:

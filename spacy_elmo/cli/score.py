@@ -6,6 +6,7 @@ import srsly
 import typer
 from spacy.cli._util import Arg, Opt
 
+from ..errors import CorpusError, Errors
 from . import inputs
 from ._app import app
 
@@ -64,8 +65,13 @@ def _read(text: str) -> Iterator[Any]:
     if text == "-":
         yield from read_lines(text, typer.get_binary_stream("stdin"), strict=True)
         return
+    is_empty = True
     for file in find_texts(text):
-        yield from read_texts(file, keep_empty=True)
+        for line in read_texts(file, keep_empty=True):
+            is_empty = False
+            yield line
+    if is_empty:
+        raise CorpusError(Errors.E050.format(path=f"{text}: it is empty"))
 
 
 def _describe(

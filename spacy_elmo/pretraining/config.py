@@ -161,6 +161,9 @@ def read_settings(
     RAISES (WeightsError): If [model] is.
     """
     config = read_config(path, overrides)
+    if "components" in config:
+        problem = "is for 'spacy train'. Take one such as configs/pretrain_small.cfg"
+        raise unusable(path, problem)
     found = check_sections(config)
     training = found.training
     if not found.paths.train:
@@ -173,6 +176,7 @@ def read_settings(
         problem = "must be 0 where keep_best is true"
         raise unusable("training.average_share", problem)
     options = Options.from_dict(config.get("model"), f"{path}: model")
+    check_names(config["model"], options.to_dict(), "model")
     return Settings(**dict(found), config=config, options=options, code=code)
 
 
@@ -183,7 +187,25 @@ def read_config(
     try:
         return Config().from_disk(path, overrides=overrides or {}).interpolate()
     except Exception as e:  # confection and configparser have many
-        raise unusable(path, str(e)) from None
+        raise unusable(path, f"is not a config ({' '.join(str(e).split())})") from None
+
+
+def check_names(section: Dict[str, Any], known: Dict[str, Any], name: str) -> None:
+    """A released options.json may have other keys, but in a config they are mistakes.
+
+    RAISES (CorpusError): If a setting is unknown.
+    """
+    for key, value in section.items():
+        if key not in known:
+            raise unknown_setting(key, list(known), f"[{name}]")
+        if isinstance(value, dict):
+            check_names(value, known[key], f"{name}.{key}")
+
+
+def unknown_setting(name: str, known: List[str], where: str) -> CorpusError:
+    hint = did_you_mean(name, known)
+    problem = f"no setting is named '{name}'.{hint} There are {', '.join(known)}"
+    return unusable(where, problem)
 
 
 def check_sections(config: Dict[str, Any]) -> Sections:
@@ -200,11 +222,8 @@ def check_sections(config: Dict[str, Any]) -> Sections:
         section: Any = Sections
         for parent in parents:
             section = section.model_fields[parent].annotation
-        known = list(section.model_fields)
-        hint = did_you_mean(name, known)
         where = f"[{'.'.join(parents)}]" if parents else "the config"
-        problem = f"no setting is named '{name}'.{hint} There are {', '.join(known)}"
-        raise unusable(where, problem)
+        raise unknown_setting(name, list(section.model_fields), where)
     wanted = error["msg"].replace("Input should be ", "")
     name = ".".join([*parents, name])
     found = error["input"]

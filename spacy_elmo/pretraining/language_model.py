@@ -163,7 +163,10 @@ class LanguageModel:
         RAISES (IndexError): If the sentence has no such position.
         """
         (words,) = _without_boundaries([sentence])
-        i = range(len(words))[i]
+        if not -len(words) <= i < len(words):
+            wanted = f"a position in the {len(words)} words"
+            raise IndexError(Errors.E038.format(name="i", wanted=wanted, found=i))
+        i %= len(words)
         ranks = torch.arange(len(self.words), device=self.softmax.bias.device)
         joint = -torch.log(torch.log1p(1 / (ranks + 1.0)))
         before, after = [BOS, *words[:i]], [EOS, *words[:i:-1]]

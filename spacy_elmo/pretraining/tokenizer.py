@@ -81,21 +81,23 @@ def load_language(nlp_config: Dict[str, Any]) -> Language:
         needs a package that is not here.
     """
     from spacy import lang as languages
-    from spacy.util import load_model_from_config
+    from spacy.util import find_matching_language, load_model_from_config
 
     config = {"nlp": {**nlp_config, "pipeline": []}, "components": {}}
+    code = nlp_config.get("lang")
     try:
         found = load_model_from_config(config, auto_fill=True)
-    except ImportError as e:
-        code = nlp_config.get("lang")
-        if "[E048]" in str(e):
-            known = (m.name for m in iter_modules(languages.__path__) if m.ispkg)
-            problem = Errors.E135.format(lang=code, known=", ".join(known))
-        else:
-            problem = Errors.E136.format(lang=code, reason=e)
-        raise CorpusError(problem) from None
     except Exception as e:  # whatever the language or its tokenizer raises
-        raise unusable("[nlp]", str(e)) from None
+        if "[E048]" in str(e) or "[E958]" in str(e):
+            known = (m.name for m in iter_modules(languages.__path__) if m.ispkg)
+            meant = find_matching_language(str(code))  # of "deu" it is "de"
+            hint = f" Did you mean {meant}?" if meant else ""
+            problem = Errors.E135.format(lang=code, hint=hint, known=", ".join(known))
+        elif isinstance(e, ImportError):
+            problem = Errors.E136.format(lang=code, reason=e)
+        else:
+            problem = str(unusable("[nlp]", str(e)))
+        raise CorpusError(problem) from None
     # spaCy's limit on the length of a text is for its parser.
     found.max_length = sys.maxsize
     return found

@@ -51,6 +51,8 @@ def _read(path: Path) -> Iterable[Doc]:
     if path.suffix == ".spacy":
         return DocBin().from_disk(path).get_docs(Vocab())
     data = path.read_text(encoding="utf8")
+    if not data.strip():
+        return []
     kind = "conllu" if path.suffix == ".conllu" else "conll"
     if path.suffix == ".iob" and autodetect_ner_format(data) == "iob":
         kind = "iob"

@@ -21,19 +21,33 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     """
     if isinstance(name_or_path, str) and name_or_path in registry.weights:
         return Path(registry.weights.get(name_or_path)())
-    path = Path(name_or_path)
-    if path.exists():
-        return path
     name = str(name_or_path)
+    if name and Path(name).exists():
+        return Path(name)
+    if "://" in name:
+        raise MissingWeights(_at_url(name))
     model = find_published(name)
     if model is None:
         # Without importing the packages that publish them.
         names = sorted(entry_points(group="spacy_elmo_weights").names)
         hint = did_you_mean(name, [*names, *MODELS])
         known = {"names": ", ".join(names), "published": ", ".join(MODELS)}
-        error = Errors.E001.format(path=looked_for(name), hint=hint, **known)
+        error = Errors.E001.format(path=looked_for(name or "''"), hint=hint, **known)
         raise MissingWeights(error)
     cached = cached_path(name, model)
     if not cached.exists():
         raise MissingWeights(Errors.E103.format(name=name, path=cached))
     return cached
+
+
+def _at_url(url: str) -> str:
+    """What to do instead. Published models are known by the ends of their addresses:
+    they have had several hosts.
+    """
+    end = url.split("/")[-2:]
+    what, given = "its files into a folder", "the folder"
+    for name, model in MODELS.items():
+        if end in [known.split("/")[-2:] for known in model.urls]:
+            what = f"it once (python -m spacy elmo download {name})"
+            given = f'weights = "{name}"'
+    return Errors.E013.format(url=url, what=what, given=given)

@@ -81,6 +81,7 @@ def test_each_dataset_has_its_words(embed, tmp_path):
 def test_one_layer_or_their_mean(embed, elmo, corpus, tiny_weights, tmp_path):
     layers = embed(output="all.h5")["0"]
     by_option = {"top": layers[-1], "mean": layers.mean(0), "1": layers[1]}
+    by_option[".2,.3,.5"] = 0.2 * layers[0] + 0.3 * layers[1] + 0.5 * layers[2]
     for option, wanted in by_option.items():
         found = embed("--layers", option, output=f"{option}.h5")["0"]
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
@@ -204,6 +205,9 @@ def test_other_kinds_of_text_give_the_same(embed, tmp_path, kind):
     [
         (["--n-process", 0], "ELMO038.*--n-process must be 1 or more, or -1 for all"),
         (["--lang", "en", "-p", "nowhere"], "ELMO126.*neither --weights nor --lang"),
+        (["--component", "ner"], "ELMO038.*--component must be left out.*'ner'"),
+        (["--layers", ".2,.3,.6"], r"ELMO124.*\[0.2, 0.3, 0.6\] is neither"),
+        (["--layers", "a,b"], "ELMO124.*'a,b' is neither"),
         ([], "ELMO050.*empty.txt: it is empty"),
     ],
 )
@@ -413,8 +417,9 @@ def test_the_progress_bar_has_an_end(elmo, corpus, tiny_weights, tmp_path):
 
 def test_a_file_is_never_overwritten(embed, elmo, corpus, tiny_weights, tmp_path):
     embed()
-    result = elmo("embed", corpus, tmp_path / "out.hdf5", "-w", tiny_weights)
-    assert result.exit_code == 1 and "ELMO111" in result.text
+    for output in (tmp_path / "out.hdf5", corpus):  # the latter is no folder
+        result = elmo("embed", corpus, output, "-w", tiny_weights)
+        assert result.exit_code == 1 and "ELMO111" in result.text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import re
 import shutil
 
 import pytest
@@ -104,6 +105,26 @@ def test_a_version_of_the_bundled_model_has_its_digest_in_all_releases(elmo):
     }
     found = json.loads(elmo("info", "en_elmo_sm", "--json").output)
     assert found["digest"] == digests[found["version"]]
+
+
+@pytest.mark.parametrize(
+    "name, problem",
+    [
+        ("https://x.org/a/b.hdf5", "ELMO013.*Download its files into a folder"),
+        (
+            "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/contributed/pubmed/"
+            "elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
+            'ELMO013.*download allennlp/pubmed.*weights = "allennlp/pubmed"',
+        ),
+        ("", "ELMO001.*No such file or directory: ''"),
+        ("model/options.json", "ELMO010.*give the .hdf5 file, or the folder"),
+        (".", "ELMO002.*found 0 .*Did you mean model?"),
+    ],
+)
+def test_what_people_give_for_weights(model, elmo, monkeypatch, name, problem):
+    monkeypatch.chdir(model.parent)
+    result = elmo("info", name)
+    assert result.exit_code == 1 and re.search(problem, result.text), result.text
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "meta"])

@@ -227,7 +227,12 @@ def test_bad_text(elmo, tmp_path, name, content, problem):
 
 @pytest.mark.parametrize(
     "lang, problem",
-    [("zzz", "no language 'zzz'"), ("vi", "Pyvi"), ("ko", "natto-py")],
+    [
+        ("zzz", "no language 'zzz'"),
+        ("deu", "Did you mean de?"),
+        ("vi", "Pyvi"),
+        ("ko", "natto-py"),
+    ],
 )
 def test_languages_that_cannot_be_had(elmo, command, tmp_path, lang, problem):
     result = elmo(*command(tmp_path / "out", "--lang", lang))
@@ -261,8 +266,22 @@ def test_each_dev_belongs_to_a_treebank(elmo, inputs, tmp_path):
     assert result.exit_code == 1 and "ELMO131" in result.text
 
 
+def test_dev_sentences_need_the_annotation_of_the_others(elmo, inputs, tmp_path):
+    """Else all scores are 0 at the end."""
+    dev = tmp_path / "names.iob"
+    dev.write_text("Anna|B-PER liest|O\n" * 10)
+    treebank = "-t", inputs / "train.conllu", "--dev", dev
+    result = elmo("init", inputs / "text", tmp_path / "out", "--lang", "de", *treebank)
+    assert result.exit_code == 1
+    assert "ELMO051" in result.text and "nothing to evaluate tagger" in result.text
+
+
 def test_treebanks_that_are_none(elmo, command, inputs, tmp_path):
-    for content, problem in (("1\tAnna\n", "ELMO051"), (SENTENCE, "ELMO132")):
+    for content, problem in (
+        ("1\tAnna\n", "ELMO051"),
+        ("", "has no tags, no heads and no entities"),
+        (SENTENCE, "ELMO132"),
+    ):
         path = tmp_path / "bad.conllu"
         path.write_text(content)
         result = elmo(

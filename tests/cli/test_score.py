@@ -68,6 +68,7 @@ def test_an_endless_text_is_scored_as_it_comes(trained):
         (["{text}", "-w", "{tiny}"], "ELMO054"),
         (["{text}", "-w", "nowhere"], "ELMO001"),
         (["none.txt", "-w", "{model}"], "ELMO050"),
+        (["/dev/null", "-w", "{model}"], "ELMO050"),
         (["{text}", "-w", "{model}", "--vocab", "none"], "ELMO051"),
     ],
 )

@@ -59,6 +59,7 @@ def test_options_choose_the_words_and_the_layer(elmo, corpus, tiny_weights, tmp_
     "args, problem",
     [
         (["{tiny}", "none.txt"], "ELMO050"),
+        (["{tiny}", "/dev/null"], "ELMO050"),
         (["nowhere", "{text}"], "ELMO001"),
         (["{tiny}", "{text}", "--layer", "3"], "ELMO124"),
         (["{tiny}", "{text}", "--min-count", "99"], "99 times or more"),

@@ -67,9 +67,30 @@ def test_the_original_config_is_the_recipe_of_the_paper():
         ("training.steps", 3, r"\[training\]: no setting is named 'steps'"),
         ("paths.train", None, "paths.train: is null: give the text by --paths.train"),
         ("paths.train", "", "paths.train: is null"),
+        (
+            "model.lstm.cells",
+            512,
+            r"\[model.lstm\]: no setting is named 'cells'.* There are dim, proj",
+        ),
+        ("model.char_cn", {}, r"\[model\].*'char_cn'. Did you mean char_cnn"),
         ("paths.trian", "corpus.txt", "'trian'. Did you mean train. There are train"),
     ],
 )
 def test_an_impossible_setting_is_named(make_settings, name, value, problem):
     with pytest.raises(CorpusError, match=problem):
         make_settings(dev=False, overrides={name: value})
+
+
+@pytest.mark.parametrize(
+    "content, problem",
+    [
+        ("[components]\n", "ELMO051.*is for 'spacy train'.*pretrain_small.cfg"),
+        ("The dog barks.\n", "ELMO051.*is not a config .*no section headers"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(tmp_path, content, problem):
+    path = tmp_path / "mine.cfg"
+    path.write_text(content)
+    with pytest.raises(CorpusError, match=problem) as found:
+        read_settings(path)
+    assert str(path) in str(found.value)

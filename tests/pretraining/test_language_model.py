@@ -146,8 +146,9 @@ def test_substitutes_are_all_of_the_vocabulary_but_the_special_words(model):
     found = model.substitutes(["dog"], -1, n=10_000)
     assert {word for word, _ in found} == set(VOCABULARY) - set(SPECIAL)
     assert sum(math.exp(p) for _, p in found) == pytest.approx(1)
-    with pytest.raises(IndexError):
-        model.substitutes(["dog"], 1)
+    for i in (1, -2):
+        with pytest.raises(IndexError, match=f"ELMO038.*in the 1 words, not {i}"):
+            model.substitutes(["dog"], i)
 
 
 def test_a_string_is_no_sentence(model):
