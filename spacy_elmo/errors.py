@@ -237,7 +237,7 @@ class Errors:
         "[ELMO133] {path} is there already. Replace it by --force, or give another "
         "folder, --name or --version."
     )
-    E134 = "[ELMO134] Packages are made by 'wheel' or 'build': pip install wheel"
+    E134 = "[ELMO134] Packages are made by 'build' or 'wheel': pip install build"
     E135 = (
         "[ELMO135] spaCy has no language {lang!r}.{hint} Give 'xx' or one of {known}."
     )
