@@ -148,6 +148,10 @@ class Errors:
         "[ELMO054] {path} has no softmax, so it is no language model. Take one that "
         "'spacy elmo pretrain' wrote: the official ones have none."
     )
+    E055 = (
+        "[ELMO055] Interrupted in step {step:,}, and the compiler with it. The same "
+        "command goes on from the last checkpoint."
+    )
     E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to start over."
     E058 = (
         "[ELMO058] Interrupted after step {step:,} of {n_steps:,}. All of it is saved: "

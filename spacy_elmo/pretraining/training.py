@@ -116,7 +116,7 @@ class _Training:
             self._write({"initial": True, **self._perplexity(0).to_dict()})
         with self._progress_bar() as bar, _noticed_signals() as signals:
             while run.step < run.n_steps and not self._is_out_of_patience():
-                self._step()
+                self._step(signals)
                 if self._is_due(self.settings.log_steps):
                     self._report()
                 if self.dev and self._is_due(self.settings.eval_steps):
@@ -126,9 +126,15 @@ class _Training:
                 bar.set_postfix(self.shown, refresh=False)
         return self._finish()
 
-    def _step(self) -> None:
+    def _step(self, signals: List[int]) -> None:
         batch = self.run.rows.read()
-        loss, norm = train_step(self.run, batch)
+        try:
+            loss, norm = train_step(self.run, batch)
+        except Exception:
+            if signals:  # Ctrl+C reaches the compiler that torch has started, too.
+                problem = Errors.E055.format(step=self.run.step + 1)
+                raise TrainingError(problem) from None
+            raise
         for what, value in (("loss", loss), ("norm of the gradients", norm)):
             if not math.isfinite(value):
                 self._stop(what, value, batch)

@@ -143,6 +143,28 @@ def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypat
     assert_same_run(broken, tmp_path / "unbroken")
 
 
+def test_ctrl_c_while_torch_compiles_is_no_traceback(
+    make_settings, tmp_path, monkeypatch
+):
+    """The signal reaches the compiler too, whose end is an exception in the step."""
+    settings = make_settings(checkpoint_steps=2)
+    pretrain(settings, tmp_path / "unbroken", silent=True)
+    update, broken = training.train_step, tmp_path / "broken"
+
+    def train_step(run, batch):
+        if run.step + 1 == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            raise RuntimeError("C++ compile error")
+        return update(run, batch)
+
+    monkeypatch.setattr(training, "train_step", train_step)
+    with pytest.raises(TrainingError, match="ELMO055.*in step 5.*last checkpoint"):
+        pretrain(settings, broken, silent=True)
+    monkeypatch.setattr(training, "train_step", update)
+    pretrain(settings, broken, silent=True)
+    assert_same_run(broken, tmp_path / "unbroken")
+
+
 def test_what_is_flushed_to_the_disk_is_open_for_writing(
     make_settings, tmp_path, monkeypatch
 ):
