@@ -25,6 +25,7 @@ import components  # noqa: E402, F401
 import coref  # noqa: E402
 import data  # noqa: E402
 import evaluate  # noqa: E402
+import plots  # noqa: E402
 import roles  # noqa: E402
 import run  # noqa: E402
 import tags  # noqa: E402
@@ -79,6 +80,18 @@ def test_a_table_has_what_was_run_as_it_is_planned_now(tmp_path):
     text = run.render({**plan, "arms": arms}, done)
     assert "| names | 50.0 ± 14.1 | 50.0 |" in text
     assert "| n, without | 0.50 | 9 | 7 |" in text
+
+
+@pytest.mark.parametrize("name", sorted(plots.PLOTS))
+def test_every_plot_is_drawn(name, tmp_path):
+    task = {"scores": {"ents_f": "names"}, "limits": [0]}
+    arms = ["spaCy", "ELMo, 10"]
+    plan = {"title": "T", "seeds": [0, 1], "tasks": {"ner_hu": task}, "arms": arms}
+    result = {"score": 0.5, "curve": [[100, 0.4]], "words_per_second": 9}
+    runs = {f"ner_hu/{arm}/all/{seed}": result for arm in arms for seed in (0, 1)}
+    plots.PLOTS[name](plan, runs, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 5000
+    plots.PLOTS[name](plan, {}, tmp_path / "empty.png")  # before the first run
 
 
 @pytest.mark.parametrize("name", sorted(data.SETS))
