@@ -63,6 +63,7 @@ def init_cli(
 
     if run and not (has_build() or has_wheel()):
         raise CorpusError(Errors.E134)
+    name = name.removeprefix(f"{lang}_")  # spacy package puts it in front
     if not is_package_name(name):  # found now, not after the training
         raise CorpusError(Errors.E139.format(name=name))
     given: Dict[str, Any] = {

@@ -66,7 +66,8 @@ def command(inputs):
         ]
         return [
             "init", inputs / "text", output, "--lang", "de", *files, "--hours", 0.001,
-            "--config", inputs / "tiny.cfg", "--license", "CC0", *more,
+            "--config", inputs / "tiny.cfg", "--license", "CC0",
+            "--name", "de_novels", *more,
         ]  # fmt: skip
 
     return make
@@ -174,10 +175,10 @@ def test_every_step_of_the_project(
     for wheel in wheels:  # as pip would
         zipfile.ZipFile(wheel).extractall(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    nlp = spacy.load("de_pipeline")
+    nlp = spacy.load("de_novels")  # not de_de_novels
     assert nlp("Anna liest.")._.elmo.shape == (3, 3, 24)
     assert nlp.meta["license"] == "CC0"
-    assert (tmp_path / "de_pipeline_elmo" / "weights.hdf5").is_file()
+    assert (tmp_path / "de_novels_elmo" / "weights.hdf5").is_file()
 
 
 def test_the_pace_is_that_of_a_run_of_those_hours(inputs, tmp_path, monkeypatch):
