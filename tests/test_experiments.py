@@ -88,6 +88,7 @@ def test_every_plot_is_drawn(name, tmp_path):
     arms = ["spaCy", "ELMo, 10"]
     plan = {"title": "T", "seeds": [0, 1], "tasks": {"ner_hu": task}, "arms": arms}
     result = {"score": 0.5, "curve": [[100, 0.4]], "words_per_second": 9}
+    result["scores"] = {"ents_f": 0.5}
     runs = {f"ner_hu/{arm}/all/{seed}": result for arm in arms for seed in (0, 1)}
     plots.PLOTS[name](plan, runs, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 5000

@@ -114,15 +114,19 @@ def tradeoff(plan: Plan, runs: Runs, path: Path) -> None:
     fig, axes = plt.subplots(1, len(tasks), figsize=(4.2 * len(tasks), 4),
                              layout="constrained", squeeze=False)  # fmt: skip
     for ax, (task, settings) in zip(axes[0], tasks.items()):
+        score, name = next(iter(settings["scores"].items()))
         for arm in plan["arms"]:
             of_arm = [r for k, r in runs.items() if k.startswith(f"{task}/{arm}/all/")]
             if of_arm:
-                mean, error = mean_and_deviation([100 * r["score"] for r in of_arm])
+                scores = [100 * r["scores"][score] for r in of_arm]
+                mean, error = mean_and_deviation(scores)
                 speed = statistics.median(r["words_per_second"] for r in of_arm)
                 ax.errorbar(speed, mean, error, fmt="o", capsize=2, label=arm)
-        ax.set(xscale="log", xlabel="words/s, one core", ylabel="dev score, %",
-               title=next(iter(settings["scores"].values())))  # fmt: skip
-        ax.grid(alpha=0.3, which="both")
+        ax.set(xlabel="words/s, one core", ylabel="dev score, %", title=name)
+        ax.set_xlim(left=0)
+        ax.locator_params(axis="x", nbins=5)
+        ax.xaxis.set_major_formatter("{x:,.0f}")
+        ax.grid(alpha=0.3)
     fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center",
                ncols=len(plan["arms"]))  # fmt: skip
     fig.savefig(path, dpi=110)
