@@ -293,6 +293,10 @@ class Warnings:
         "weights that it was trained with ('spacy elmo info' prints these digests), or "
         "train '{name}' again."
     )
+    W009 = (
+        '[ELMOW009] training.precision = "bfloat16" is slower than float32 on this '
+        '{device}. "auto" takes what is fast.'
+    )
     W010 = (
         "[ELMOW010] spaCy's tokenizer makes only {share:.1%} of the tokens of {path}: "
         "{examples}. The pipeline is trained and evaluated on the treebank's tokens, "

@@ -66,7 +66,7 @@ def find_bilm(weights: str) -> Path:
         if not configs:
             raise
         path = configs[0].parent
-    if not (path / "config.cfg").is_file() or any(path.glob("*.hdf5")):
+    if not (path / "config.cfg").is_file() or any(path.glob("[!.]*.hdf5")):
         return path
     found = sorted(options.parent for options in path.glob("*/options.json"))
     if len(found) > 1:

@@ -17,7 +17,7 @@ from ..bilm.characters import BOS, EOS, check_words
 from ..bilm.files import find_files
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
 from ..bilm.tuning import MAX_BATCH_TOKENS
-from ..errors import Errors, WeightsError, unusable
+from ..errors import Errors, WeightsError, require_number, unusable
 from ..storage import beside
 from ..weights import resolve
 from .softmax import Softmax
@@ -161,7 +161,9 @@ class LanguageModel:
             first, with ln p(w | before, after), which is normalized over the
             vocabulary without the special words.
         RAISES (IndexError): If the sentence has no such position.
+        RAISES (ValueError): If n is negative.
         """
+        require_number("n", n, 0)
         (words,) = _without_boundaries([sentence])
         if not -len(words) <= i < len(words):
             wanted = f"a position in the {len(words)} words"

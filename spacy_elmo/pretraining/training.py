@@ -275,6 +275,8 @@ def _choose(settings: Settings, corpus: Corpus, device: torch.device) -> Setting
     chosen = {"precision": training.precision, "compile": training.compile}
     if training.precision == "auto":
         chosen["precision"] = "bfloat16" if fast else "float32"
+    elif training.precision == "bfloat16" and not fast:
+        warnings.warn(Warnings.W009.format(device=device.type), stacklevel=4)
     if training.compile == "auto":
         is_long = count_steps(training, corpus) >= MIN_STEPS_TO_COMPILE
         chosen["compile"] = is_long and _has_compiler(device)

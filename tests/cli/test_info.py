@@ -53,6 +53,12 @@ def test_info_of_a_pipeline_is_that_of_its_bilm(elmo, nlp, tmp_path):
     assert "ELMO127" in result.text and "pipeline/other" in result.text
 
 
+def test_a_file_that_macos_hides_is_no_model(elmo, nlp, tmp_path):
+    nlp.to_disk(tmp_path / "out")
+    (tmp_path / "out" / "._weights.hdf5").write_bytes(b"\x00\x05\x16\x07")
+    assert elmo("info", tmp_path / "out").exit_code == 0
+
+
 def test_the_license_of_the_weights_travels_with_a_pipeline(elmo, model, tmp_path):
     nlp = spacy.blank("xx")
     weights = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(model)}

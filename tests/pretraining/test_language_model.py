@@ -149,6 +149,8 @@ def test_substitutes_are_all_of_the_vocabulary_but_the_special_words(model):
     for i in (1, -2):
         with pytest.raises(IndexError, match=f"ELMO038.*in the 1 words, not {i}"):
             model.substitutes(["dog"], i)
+    with pytest.raises(ValueError, match="ELMO038.*n must be a number of at least 0"):
+        model.substitutes(["dog"], 0, -1)
 
 
 def test_a_string_is_no_sentence(model):

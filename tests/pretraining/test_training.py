@@ -194,6 +194,8 @@ def test_precision_and_compiling_are_chosen(
         pretrain(settings, tmp_path / wanted)
         assert wanted in " ".join(capsys.readouterr().out.split())
         assert compiled.pop() is not fast
+    with pytest.warns(UserWarning, match="ELMOW009.*slower than float32"):
+        pretrain(make_settings(dev=False, precision="bfloat16"), tmp_path / "asked")
 
 
 def test_a_vocabulary_without_the_words_of_the_text_is_noticed(make_settings, tmp_path):
