@@ -119,9 +119,9 @@ def _component_for(model: Model[InT, OutT], docs: InT) -> Optional[Any]:
     the vectors are right while the source exists, and W001 comes when it has gone.
     """
     component = model.attrs["component"].get()
-    if any(component is not None and doc.vocab is not component.vocab for doc in docs):
-        return None
-    return component
+    known = () if component is None else (component.vocab, component.last_vocab)
+    is_known = all(any(doc.vocab is vocab for vocab in known) for doc in docs)
+    return component if is_known else None
 
 
 def _check_digest(model: Model[InT, OutT], component: Any) -> None:

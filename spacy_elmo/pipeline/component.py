@@ -47,7 +47,8 @@ class ELMo(TrainablePipe):
     ) -> None:
         if vectors is not None:
             check_layer(vectors)
-        self.vocab = vocab
+        # That of the last Doc is another where this component was sourced.
+        self.vocab = self.last_vocab = vocab
         self.model = model
         self.name = name
         self.vectors = vectors
@@ -119,8 +120,7 @@ class ELMo(TrainablePipe):
     def set_annotations(self, docs: Sequence[Doc], layers: Sequence[Floats3d]) -> None:
         """Set doc._.elmo, in the memory of the host, and the hooks of `vectors`."""
         for doc, X in zip(docs, layers):
-            # A sourced component comes with the vocab of another pipeline.
-            self.vocab = doc.vocab
+            self.last_vocab = doc.vocab
             set_layers(doc, self.model.ops.to_numpy(X), self.name)
             if self.vectors is not None:
                 set_vector_hooks(doc, self.vectors)

@@ -1,6 +1,7 @@
 import copy
 from typing import Any, Dict
 
+from thinc.api import Config as ThincConfig
 from thinc.api import Model
 
 from ..layers.listener import WeakLink
@@ -26,8 +27,8 @@ class ListenerReplacement:
 
     def make_config(self, bilm: Config, tok2vec: Config) -> Config:
         """What `finish` fills in ("replace_listener_cfg")."""
-        # It is called for each path, and from the second on spaCy has changed these.
         config = self._model_around(tok2vec)
+        # It is called for each path, and from the second on spaCy has changed these.
         if config is not self.config:
             self.config, self.before = config, copy.deepcopy(config)
         self.bilm, self.placed = bilm, {}
@@ -49,8 +50,23 @@ class ListenerReplacement:
         """
         nlp: Any = self.nlp.get()
         names = [] if nlp is None else nlp.pipe_names
-        models = [nlp.get_pipe_config(name).get("model", {}) for name in names]
-        return next((m for m in models if m.get("tok2vec") is tok2vec), tok2vec)
+        configs = {name: nlp.get_pipe_config(name) for name in names}
+        for config in configs.values():
+            if config.get("model", {}).get("tok2vec") is tok2vec:
+                separate(configs, nlp.config)
+                model: Config = config["model"]
+                return model
+        return tok2vec
+
+
+def separate(configs: Dict[str, Config], whole: ThincConfig) -> None:
+    """Fill in what the configs of components take from each other
+    (`tok2vec = ${components.tagger.model.tok2vec}`), before one of them changes.
+    """
+    if any("${components." in str(config) for config in configs.values()):
+        resolved = whole.interpolate()["components"]
+        for name, config in configs.items():
+            config.update(resolved[name])
 
 
 def replace_listeners(config: Any, bilm: Config, upstream: str) -> Any:

@@ -350,6 +350,28 @@ def test_a_path_around_a_listener_replaces_the_listener_in_it(trained, at, tmp_p
             assert [doc.to_json() for doc in pipeline.pipe(texts)] == wanted
 
 
+@pytest.mark.parametrize("name", ["tagger", "morphologizer"])
+def test_a_config_that_refers_to_the_replaced_one_still_loads(
+    name, bilm_config, tmp_path
+):
+    """As configs/ud.cfg does."""
+    first = spacy.blank("xx")
+    first.add_pipe("elmo", config={"model": bilm_config()})
+    for task in ("tagger", "morphologizer"):
+        add_task(first, task, tok2vec=TOK2VEC)
+    config, shared = first.config, "${components.tagger.model.tok2vec}"
+    config["components"]["morphologizer"]["model"]["tok2vec"] = shared
+    nlp = spacy.util.load_model_from_config(config)
+    assert shared in nlp.config.to_str()
+    train(nlp, make_examples(nlp), 2)
+    wanted = scores_of(nlp, name)
+    nlp.replace_listeners("elmo", name, ["model.tok2vec"])
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    assert len(loaded.get_pipe("elmo").listening_components) == 1
+    np.testing.assert_allclose(scores_of(loaded, name), wanted, rtol=1e-4)
+
+
 def test_replaced_listeners_keep_the_settings_of_each(nlp, tmp_path):
     """Two listeners in one component, each with its own path."""
     tok2vec = copy.deepcopy(TOK2VEC)
@@ -401,6 +423,16 @@ def test_a_component_sourced_without_elmo_warns_from_the_start(trained):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not np.allclose(scores_of(trained, "tagger"), scores)
+
+
+def test_a_doc_of_another_pipeline_does_not_cut_listeners_off(trained):
+    wanted = scores_of(trained, "tagger")
+    trained.get_pipe("elmo")(spacy.blank("xx")("She made a play."))
+    doc = trained.make_doc("She made a play in May.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = trained.get_pipe("tagger").model.predict([doc])[0]
+    np.testing.assert_allclose(scores, wanted, rtol=1e-5)
 
 
 def test_on_the_same_vocab_it_warns_when_the_source_has_gone(bilm_config):
