@@ -27,7 +27,6 @@ TRIALS: Dict[str, Any] = {
     "BLOCK_WORDS": (ENCODER, 128, 512, HUGE),
     "WORD_MULTIPLE": (ENCODER[1:], 128, 512, 1),
     "WINDOW_MULTIPLE": (ENCODER[1:], 1024, 4096),
-    "ROWS_ALONE": (LSTMS, 64, 256, HUGE),
     "CHUNK_TOKENS": (LSTMS, 192, 768, 1),
     "LEAST_READINGS": (LSTMS[:1], 1, 4, HUGE),
     "TRAINING_PADDING": (("LSTMs, training",), 32, 128, 0),

@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from math import inf
 from pathlib import Path
-from typing import Iterable, Union
+from typing import Iterable, Mapping, Union
 
 
 class WeightsError(ValueError):
@@ -40,6 +40,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def unusable(path: Union[str, Path], problem: str) -> CorpusError:
     """The error of a file, or of a section of a config, with its name in front."""
     return CorpusError(Errors.E051.format(path=path, problem=problem))
+
+
+def require_same(
+    path: Path, found: Mapping[str, object], wanted: Mapping[str, object]
+) -> None:
+    """RAISES (CorpusError): If what is at a path was made with other settings."""
+    different = ", ".join(key for key in wanted if found.get(key) != wanted[key])
+    if different:
+        raise CorpusError(Errors.E110.format(path=path, what=different))
 
 
 def require(holds: bool, name: str, wanted: str, found: object) -> None:
@@ -110,7 +119,8 @@ class Errors:
     )
     E031 = (
         "[ELMO031] The listener of upstream '{upstream}' got a Doc without ELMo vectors"
-        ". Put an 'elmo' of that name before it, or give its new name as 'upstream'."
+        ". Put an 'elmo' of that name before it, enable it, or give its new name as "
+        "'upstream'."
     )
     E032 = (
         "[ELMO032] A listener of upstream '{upstream}' has no such 'elmo' component "
@@ -166,8 +176,8 @@ class Errors:
     E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
     # Downloads
     E100 = (
-        "[ELMO100] There is no published model '{name}': {names}, or nlpl/ID with a "
-        "number of the NLPL repository's catalog."
+        "[ELMO100] There is no published model '{name}'.{hint} There are {names}, and "
+        "nlpl/ID with a number of the NLPL repository's catalog."
     )
     E101 = "[ELMO101] {url} cannot be downloaded: {problem}."
     E103 = (
@@ -201,6 +211,7 @@ class Errors:
         "[ELMO115] {path} cannot be written ({reason}). Make room if the disk is full, "
         "and start again: what is written stays."
     )
+    E116 = "[ELMO116] Interrupted. The same command goes on from here."
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected exactly "
         'one. Mark it like this: "He made a spectacular [play] on the ball".'

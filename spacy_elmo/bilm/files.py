@@ -108,8 +108,10 @@ def _only(path: Path, names: List[str], patterns: Tuple[str, ...], what: str) ->
         raise WeightsError(Errors.E003.format(path=path, found=known))
     found = [str(file) for file in files if any(map(file.match, patterns))]
     if len(found) != 1:
-        inside = [str(path.parent) for path in path.glob("*/options.json")]
-        hint = f" Did you mean {' or '.join(inside)}?" if inside else ""
+        inside = [str(options.parent) for options in path.glob("*/options.json")]
+        hint = f" Did you mean {' or '.join(inside[:2])}?" if inside else ""
+        if "checkpoint.pt" in names:
+            hint = " Its pretraining has not ended: give that command again."
         count = {"n": len(found), "what": what}
         raise WeightsError(Errors.E002.format(path=path, hint=hint, **count))
     return found[0]

@@ -44,11 +44,11 @@ def casting(weight: Tensor) -> Iterator[torch.dtype]:
         yield torch.get_autocast_dtype(device) if on else weight.dtype
 
 
-class PackedWeight(NamedTuple):
+class Weight(NamedTuple):
     """A weight (n_in, n_out) as it is, and in the layout that oneDNN chose."""
 
     dense: Tensor
-    packed: Tensor
+    packed: Optional[Tensor] = None
 
 
 def prefers_onednn(x: Tensor) -> bool:
@@ -98,17 +98,21 @@ class _Linear(torch.autograd.Function):
         return matmul(dy, weight), matmul(dy.t(), x), dy.sum(0)
 
 
-def pack(weight: Tensor) -> PackedWeight:
-    """A weight that is used more than once."""
+def pack(weight: Tensor) -> Weight:
+    """A weight that is used more than once, and does not change."""
+    if not prefers_onednn(weight):
+        return Weight(weight)
     reorder = torch.ops.mkldnn._reorder_linear_weight
-    return PackedWeight(weight, reorder(weight.t().contiguous()))
+    return Weight(weight, reorder(weight.t().contiguous()))
 
 
-def multiply(x: Tensor, weight: PackedWeight, plus: Optional[Tensor] = None) -> Tensor:
-    """x W + plus. `plus` has shape (n_out,) or (n, n_out)."""
-    if len(x) == 1:  # MKL is faster then
-        w = weight.dense
-        return x @ w if plus is None else torch.addmm(plus, x, w)
+def multiply(x: Tensor, weight: Weight, plus: Optional[Tensor] = None) -> Tensor:
+    """x W + plus. `plus` has shape (n_out,), or (n, n_out) and is overwritten."""
+    if weight.packed is None or len(x) == 1:  # MKL is faster then
+        if plus is None:
+            return x @ weight.dense
+        add = torch.addmm if plus.dim() == 1 else torch.Tensor.addmm_
+        return add(plus, x, weight.dense)
     if plus is None or plus.dim() == 1:
         return _onednn(x, weight.packed, plus)
     product = torch.ops.mkldnn._linear_pointwise.binary

@@ -3,16 +3,14 @@ precisions share the loop over time; each has an `Arithmetic` for its products.
 """
 
 import warnings
-from math import inf
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from .kernels import multiply, pack, prefers_onednn
+from .kernels import Weight, multiply, pack
 from .precision import INT8_PRODUCT
-from .tuning import CHUNK_TOKENS, LEAST_READINGS, ROW_MULTIPLE, ROWS_ALONE
+from .tuning import CHUNK_TOKENS, LEAST_READINGS, ROW_MULTIPLE
 
 # Copies of rows of the state before each step, and after the last: see Reading.
 Moves = Sequence[Sequence[Tuple[int, Tensor]]]
@@ -57,104 +55,47 @@ def predict(
 
 
 class Float32:
-    """Exact products: of whole steps, or of the inputs of many steps at once.
+    """Exact products: of the state at each step, of the inputs for many steps at once.
 
     kernel (Floats2d): [b; W], see LSTMLayer.
     projection (Floats2d): W_P, or None.
+    trained (bool): Whether they may change. An optimizer writes to them unseen, so no
+        copy is made.
     """
 
-    def __init__(self, kernel: Tensor, projection: Optional[Tensor]):
-        n_inputs = len(kernel) // 2
-        self.w_input, self.w_state = kernel[1:].split(n_inputs)
-        self.kernel = kernel
-        self.projection = projection
-
-    def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
-        if index is not None and len(x) * LEAST_READINGS <= len(index):
-            return self._gates_by_word(x, index, sizes)
-        return self._gates_by_step(_chosen(x, index), sizes)
-
-    def _gates_by_step(self, x: Tensor, sizes: Sequence[int]) -> Gates:
-        n_gates, width = self.kernel.shape[1], x.shape[1]
-        xs = x.split(list(sizes))
-        buffer = x.new_empty(min(len(x), max([CHUNK_TOKENS, *sizes])) * n_gates)
-        xh = x.new_ones(max(sizes), len(self.kernel))  # [1; x_t; h_{t-1}]
-        inputs = self._inputs(x, sizes, buffer)
-
-        def gates(t: int, h: Tensor) -> Tensor:
-            n = len(h)
-            if n < ROWS_ALONE:
-                return _by_gate(next(inputs).addmm_(h, self.w_state))
-            xh[:n, 1 : 1 + width] = xs[t]
-            xh[:n, 1 + width :] = h
-            # One product for each gate: threads divide them, and each gate is
-            # contiguous for its pointwise operations.
-            out = buffer[: n * n_gates].view(4, n, -1)
-            torch.bmm(xh[:n].expand(4, -1, -1), _by_gate(self.kernel), out=out)
-            out[FORGET].add_(1.0)
-            return out
-
-        return gates
-
-    def _inputs(
-        self, x: Tensor, sizes: Sequence[int], buffer: Tensor
-    ) -> Iterator[Tensor]:
-        """The products of the inputs of each step of few rows, and the bias."""
-        bias = _with_forget_bias(self.kernel[0])
-        chunks = list(_chunks(sizes, ROWS_ALONE))
-        for chunk, xs in zip(chunks, x.split([sum(chunk) for chunk in chunks])):
-            if chunk[0] < ROWS_ALONE:
-                out = buffer[: len(xs) * len(bias)].view(len(xs), -1)
-                yield from torch.addmm(bias, xs, self.w_input, out=out).split(chunk)
-
-    def _gates_by_word(self, x: Tensor, index: Tensor, sizes: Sequence[int]) -> Gates:
-        """Products of the distinct inputs are computed once, those of the state at
-        each step.
-        """
-        x1, n_gates = F.pad(x, (1, 0), value=1.0), self.kernel.shape[1]
-        w_input, w_state = self.kernel[: x1.shape[1]], _by_gate(self.w_state)
-        inputs = torch.bmm(x1.expand(4, -1, -1), _by_gate(w_input))
-        inputs[FORGET].add_(1.0)
-        buffer, words = x.new_empty(max(sizes) * n_gates), index.split(list(sizes))
-
-        def gates(t: int, h: Tensor) -> Tensor:
-            found = buffer[: len(h) * n_gates].view(4, len(h), -1)
-            for gate, of_words in zip(found, inputs):
-                torch.index_select(of_words, 0, words[t], out=gate)
-            return found.baddbmm_(h.expand(4, -1, -1), w_state)
-
-        return gates
-
-    def project(self, m: Tensor) -> Tensor:
-        assert self.projection is not None
-        return m @ self.projection
-
-
-class OneDNN:
-    """Exact products by oneDNN. Arguments as in Float32."""
-
-    def __init__(self, kernel: Tensor, projection: Optional[Tensor]):
-        self.bias = _with_forget_bias(kernel[0])
-        self.w_input, self.w_state = map(pack, kernel[1:].split(len(kernel) // 2))
-        self.projection = None if projection is None else pack(projection)
+    def __init__(self, kernel: Tensor, projection: Optional[Tensor], trained: bool):
+        make = Weight if trained else pack
+        self.bias = kernel[0]
+        self.w_input, self.w_state = map(make, kernel[1:].split(len(kernel) // 2))
+        self.projection = None if projection is None else make(projection)
 
     def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
         inputs = self._inputs(x, index, sizes)
-        return lambda t, h: _by_gate(multiply(h, self.w_state, next(inputs)))
+        w = _by_gate(self.w_state.dense)
+
+        def gates(t: int, h: Tensor) -> Tensor:
+            if self.w_state.packed is not None or len(h) == 1:
+                return _by_gate(multiply(h, self.w_state, next(inputs)))
+            # One product for each gate: threads divide them, and each gate is
+            # contiguous for its pointwise operations.
+            return torch.baddbmm(_by_gate(next(inputs)), h.expand(4, -1, -1), w)
+
+        return gates
 
     def _inputs(
         self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]
     ) -> Iterator[Tensor]:
         """The products of the inputs of each step, and the bias."""
+        bias = _with_forget_bias(self.bias)
         if index is not None and len(x) * LEAST_READINGS <= len(index):
-            of_words = multiply(x, self.w_input, self.bias)
+            of_words = multiply(x, self.w_input, bias)
             for words in index.split(list(sizes)):
                 yield of_words.index_select(0, words)
             return
         chunks = list(_chunks(sizes))
         xs = _chosen(x, index).split([sum(chunk) for chunk in chunks])
         for chunk, x_chunk in zip(chunks, xs):
-            yield from multiply(x_chunk, self.w_input, self.bias).split(chunk)
+            yield from multiply(x_chunk, self.w_input, bias).split(chunk)
 
     def project(self, m: Tensor) -> Tensor:
         assert self.projection is not None
@@ -289,14 +230,11 @@ def _cell(gates: Tensor, c: Tensor, clip: float) -> Tensor:
     return torch.mul(torch.tanh(c), o, out=i)
 
 
-def _chunks(sizes: Sequence[int], alone: float = inf) -> Iterator[List[int]]:
-    """Steps that follow one another, of at most CHUNK_TOKENS tokens or one step. A step
-    of at least so many rows stays alone.
-    """
+def _chunks(sizes: Sequence[int]) -> Iterator[List[int]]:
+    """Steps that follow one another, of at most CHUNK_TOKENS tokens or one step."""
     chunk: List[int] = []
     for n in sizes:
-        full = sum(chunk) + n > CHUNK_TOKENS
-        if chunk and (full or max(n, chunk[-1]) >= alone):
+        if chunk and sum(chunk) + n > CHUNK_TOKENS:
             yield chunk
             chunk = []
         chunk.append(n)
@@ -307,18 +245,13 @@ def _rounded(n: int) -> int:
     return -(-n // ROW_MULTIPLE) * ROW_MULTIPLE
 
 
-Arithmetic = Union[Float32, OneDNN, BFloat16, Int8]
+Arithmetic = Union[Float32, BFloat16, Int8]
 
 
 def make_arithmetic(
     precision: str, trained: bool, kernel: Tensor, projection: Optional[Tensor]
 ) -> Arithmetic:
-    """The products of a layer in a precision. Arguments as in Float32.
-
-    trained (bool): Whether the weights may change. An optimizer writes to them
-        unseen, so no copy in another layout is made.
-    """
-    exact = OneDNN if prefers_onednn(kernel) and not trained else Float32
-    makers: Dict[str, Callable[..., Arithmetic]]
-    makers = {"float32": exact, "bfloat16": BFloat16, "int8": Int8}
-    return makers[precision](kernel, projection)
+    """The products of a layer in a precision. Arguments as in Float32."""
+    if precision == "float32":
+        return Float32(kernel, projection, trained)
+    return (BFloat16 if precision == "bfloat16" else Int8)(kernel, projection)

@@ -40,13 +40,9 @@ def at_once(size: int, device: torch.device) -> int:
 
 
 # -- LSTM, float32 ---------------------------------------------------------------
-# By MKL, a step of at least this many rows is one product of its inputs and its state;
-# by oneDNN, none is. With fewer rows, reading the weights takes longer than the
-# product: then steps of up to CHUNK_TOKENS tokens share one product of their inputs.
-# Where none share: 1.05 and 1.36 on a treebank, 1.15 and 1.33 for one sentence; half or
-# twice as many tokens: 1.0. Where all do, whatever their rows: 1.0 on one core; 1.04 on
-# two, en_elmo_sm.
-ROWS_ALONE = 128
+# Steps of up to this many tokens share one product of their inputs: with few rows,
+# reading the weights takes longer than the product. Where none share: 1.05 and 1.36 on
+# a treebank, 1.15 and 1.33 for one sentence; half or twice as many tokens: 1.0.
 CHUNK_TOKENS = 384
 # If inputs repeat this often on average, their products are computed once: 1.10x on a
 # treebank at the original size, nothing at the small one. They take 16 bytes an input

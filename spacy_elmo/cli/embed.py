@@ -80,8 +80,11 @@ def embed_cli(
         else:
             texts = ((i, text) for i, f in enumerate(files) for text in job.read(f))
             bar = tqdm(texts, total=n_texts, unit=" texts", disable=silent)
-            for number, part in groupby(bar, key=lambda numbered: numbered[0]):
-                embed_file(job, (text for _, text in part), number, n_process)
+            try:
+                for number, part in groupby(bar, key=lambda numbered: numbered[0]):
+                    embed_file(job, (text for _, text in part), number, n_process)
+            except KeyboardInterrupt:
+                raise CorpusError(Errors.E116) from None
         if is_file:
             merge(folder, output_path)
     msg.good(f"{n_texts:,} texts are in {output_path}")

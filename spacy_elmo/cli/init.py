@@ -10,7 +10,7 @@ from spacy.language import Language
 from thinc.api import Config
 from wasabi import msg
 
-from ..errors import CorpusError, Errors, Warnings, unusable
+from ..errors import CorpusError, Errors, Warnings, require_same, unusable
 from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
 from ._app import app
@@ -61,7 +61,7 @@ def init_cli(
     from ..recipe.project import PROJECT
     from ..text import find_texts
 
-    if run and not (has_build() or has_wheel()):
+    if run and treebank and not (has_build() or has_wheel()):
         raise CorpusError(Errors.E134)
     name = name.removeprefix(f"{lang}_")  # spacy package puts it in front
     if not is_package_name(name):  # found now, not after the training
@@ -76,9 +76,12 @@ def init_cli(
     path = output_path / PROJECT
     if path.is_file():
         found = dict(srsly.read_yaml(path)).get("vars", {})
-        different = ", ".join(key for key in given if found.get(key) != given[key])
-        if different:
-            raise CorpusError(Errors.E110.format(path=path, what=different))
+        if license is not None:
+            given["license"] = license
+        if sources is not None:
+            given["sources"] = sources
+        require_same(path, found, given)
+        msg.good(f"Found its spaCy project in {output_path}")
     else:
         find_texts(text)  # fails before the questions
         given["license"] = ask(license, "License of the packages")

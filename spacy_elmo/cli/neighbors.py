@@ -1,6 +1,5 @@
 import re
 import shutil
-from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
@@ -38,9 +37,6 @@ def neighbors_cli(
     pipeline: Optional[str] = inputs.PIPELINE,
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,
-    html_path: Optional[Path] = Opt(
-        None, "--html", help="Write a page of the contexts here", dir_okay=False
-    ),
     as_json: bool = inputs.JSON,
 ) -> None:
     """
@@ -66,8 +62,6 @@ def neighbors_cli(
         print(srsly.json_dumps(results, indent=2))
     else:
         print_tables(found)
-    if html_path is not None:
-        write_page(html_path, found)
 
 
 def print_tables(found: "List[List[Context]]") -> None:
@@ -90,27 +84,6 @@ def _row(context: "Context", side: int) -> Tuple[str, ...]:
     before = shorten(before[::-1], side, placeholder="...")[::-1]
     after = shorten(after, side, placeholder="...")
     return f"{context.score:.3f}", before, context.word, after
-
-
-def write_page(path: Path, found: "List[List[Context]]") -> None:
-    """Write a page on which displaCy highlights the words, with their cosines."""
-    from spacy import displacy
-    from spacy.util import escape_html
-
-    from ..storage import replacing
-
-    pages = []
-    for contexts in found:
-        text, ents = "", []
-        for context in contexts:
-            place = {"start": len(text) + context.start, "end": len(text) + context.end}
-            ents.append({**place, "label": f"{context.score:.3f}"})
-            text += context.text + "\n"
-        title = escape_html(contexts[0].word)
-        pages.append({"text": text, "ents": ents, "title": title})
-    page = displacy.render(pages, style="ent", manual=True, page=True, jupyter=False)
-    with replacing(path.resolve()) as temporary:
-        temporary.write_text(page, encoding="utf8")
 
 
 def _find_word(nlp: Language, query: str, tokenized: bool) -> Token:

@@ -50,6 +50,7 @@ def new_figure(width: float, height: float, **options: Any) -> Any:
 
 
 def save_figure(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         figure.savefig(path, bbox_inches="tight", dpi=150)
     except ValueError as e:  # matplotlib's for a format that it does not know

@@ -16,7 +16,7 @@ import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..errors import CorpusError, Errors
+from ..errors import CorpusError, Errors, require_same
 from ..layers.architectures import Mix
 from ..layers.doc_encoder import get_shim
 from ..storage import create_hdf5, replacing
@@ -81,9 +81,8 @@ def open_folder(folder: Path, job: Dict[str, Any]) -> None:
     for leftover in folder.glob(".*.hdf5.*"):  # of a run that was killed
         leftover.unlink()
     found = json.loads(path.read_text(encoding="utf8")) if path.is_file() else {}
-    different = ", ".join(key for key in job if found.get(key) != job[key])
-    if different and any(folder.glob("*.hdf5")):
-        raise CorpusError(Errors.E110.format(path=folder, what=different))
+    if any(folder.glob("*.hdf5")):
+        require_same(folder, found, job)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(job), encoding="utf8")
 

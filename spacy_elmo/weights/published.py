@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import List, NamedTuple, Optional
 
-from ..errors import DownloadError, Errors, WeightsError
+from ..errors import DownloadError, Errors, WeightsError, did_you_mean
 from ..storage import hold
 
 ALLENNLP = "https://allennlp.s3.amazonaws.com/models/elmo"
@@ -83,7 +83,8 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
     """
     model = find_published(name)
     if model is None:
-        raise DownloadError(Errors.E100.format(name=name, names=", ".join(MODELS)))
+        known = {"hint": did_you_mean(name, MODELS), "names": ", ".join(MODELS)}
+        raise DownloadError(Errors.E100.format(name=name, **known))
     target = cached_path(name, model)
     folder = cache_folder() / name
     try:
@@ -107,8 +108,14 @@ def _download(model: Published, folder: Path, silent: bool) -> None:
         files = [making / Path(url).name for url in model.urls]
         for url, file in zip(model.urls, files):
             _fetch(url, file, silent)
-        # What cannot be loaded is not kept.
-        BiLM.from_path(making if len(files) > 1 else files[0])
+        try:
+            # What cannot be loaded is not kept.
+            BiLM.from_path(making if len(files) > 1 else files[0])
+        except WeightsError as e:
+            problem = str(e)
+            for url, file in zip(model.urls, files):
+                problem = problem.replace(str(file), url)
+            raise WeightsError(problem) from None
         if folder.exists():
             shutil.rmtree(folder)
         making.rename(folder)

@@ -15,9 +15,10 @@ def test_without_a_name_the_models_are_listed(elmo, tmp_path):
 
 
 def test_an_unknown_name_is_a_message(elmo):
-    result = elmo("download", "allennlp/huge")
+    result = elmo("download", "allennlp/origin")
     assert result.exit_code == 1
     assert "ELMO100" in result.text and "allennlp/small" in result.text
+    assert "Did you mean allennlp/original" in result.text
 
 
 def test_info_says_how_to_get_a_model_that_is_not_here(elmo):

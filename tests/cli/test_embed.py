@@ -240,7 +240,7 @@ def test_a_stopped_run_goes_on_where_it_was(embed, monkeypatch, tmp_path):
         write(job, path, docs)
 
     monkeypatch.setattr(vector_files, "write_part", stop_at_the_second)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="ELMO116.*The same command goes on"):
         embed()
     assert not (tmp_path / "out.hdf5").exists()
     part = tmp_path / "out.hdf5.parts" / written[0]

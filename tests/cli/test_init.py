@@ -123,8 +123,9 @@ def test_the_same_command_goes_on_and_another_is_refused(project, elmo, command)
     again = elmo(*command(output, "--no-run"))
     assert again.exit_code == 0, again.output
     assert (output / "project.yml").stat().st_mtime_ns == before
-    other = elmo(*command(output, "--no-run", "--hours", 2))
-    assert other.exit_code == 1 and "ELMO110" in other.text and "hours" in other.text
+    for name, value in (("hours", 2), ("license", "MIT"), ("sources", "Novels")):
+        other = elmo(*command(output, "--no-run", f"--{name}", value))
+        assert other.exit_code == 1 and "ELMO110" in other.text and name in other.text
 
 
 def run(line, capsys):

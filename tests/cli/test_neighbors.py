@@ -1,7 +1,5 @@
 import json
-import os
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -134,36 +132,6 @@ def test_several_queries_in_one_table_each(elmo, corpus, tiny_weights, monkeypat
     assert result.output.count("cosine") == 2
     assert "He made a spectacular" in result.output and "on the ball." in result.output
     assert all(len(line.rstrip()) <= 100 for line in result.output.splitlines())
-
-
-def test_a_page_with_the_contexts_highlighted(elmo, corpus, tiny_weights, tmp_path):
-    path = tmp_path / "page.html"
-    query = 'Play it "softly", & <[louder]>!'
-    args = ("--html", path, "--json", "-n", 8, "-w", tiny_weights, "--layer", 0)
-    result = elmo("neighbors", corpus, query, *args)
-    (found,) = json.loads(result.output)
-    page = path.read_text(encoding="utf8")
-    assert page.startswith("<!DOCTYPE html>") and "&lt;" in page
-    assert "<louder>" not in page and found["query"]["word"] == "louder"
-    n_marks = 1 + len(found["contexts"])
-    assert page.count('<mark class="entity"') == n_marks
-    for context in found["contexts"]:
-        assert f"{context['score']:.3f}" in page
-
-
-def test_a_page_goes_through_a_link_and_into_a_pipe(
-    elmo, corpus, tiny_weights, tmp_path
-):
-    options = "-w", tiny_weights, "--html"
-    page, link, pipe = (tmp_path / name for name in ("page.html", "link.html", "pipe"))
-    link.symlink_to(page)
-    assert elmo("neighbors", corpus, QUERY, *options, link).exit_code == 0
-    assert link.is_symlink() and page.read_text().startswith("<!DOCTYPE html>")
-    os.mkfifo(pipe)
-    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
-    assert elmo("neighbors", corpus, QUERY, *options, pipe).exit_code == 0
-    printed, _ = reader.communicate(timeout=60)
-    assert printed == page.read_bytes() and pipe.is_fifo()
 
 
 def test_a_pipeline_instead_of_weights(find, elmo, corpus, bilm_config, tmp_path):

@@ -216,7 +216,7 @@ def test_part_of_a_name_gets_a_hint(name, like):
 def test_what_is_no_model_is_not_kept(server, tmp_path):
     good = server.files["/m/elmo_m_weights.hdf5"]
     server.files["/m/elmo_m_weights.hdf5"] = b"<html>Not found</html>"
-    with pytest.raises(WeightsError):
+    with pytest.raises(WeightsError, match=rf"{server.host}/m/elmo_m_weights.hdf5"):
         get()
     with pytest.raises(MissingWeights):
         resolve("allennlp/m")

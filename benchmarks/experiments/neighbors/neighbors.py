@@ -2,8 +2,8 @@
 
     python neighbors.py 'lm/openstax.txt.xz' en_elmo_sm 1500000
 
-results.html shows the sentences; results.md and results.json have three words of each,
-for the sentences belong to others.
+results.md and results.json have a few words of each sentence: the text belongs to
+others.
 """
 
 import json
@@ -32,7 +32,7 @@ def main() -> None:
         [
             sys.executable, "-m", "spacy", "elmo", "neighbors", text, *queries,
             "--weights", weights, "--limit", limit, "--n", "4",
-            "--json", "--html", str(HERE / "results.html"),
+            "--json",
         ],
         check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip

@@ -1,0 +1,30 @@
+import os
+import threading
+
+import pytest
+
+from spacy_elmo.storage import replacing
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "text.txt"  # in a folder that is made
+    with replacing(path) as temporary:
+        temporary.write_text("old")
+        assert not path.exists()
+    with pytest.raises(RuntimeError), replacing(path) as temporary:
+        temporary.write_text("new")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_written_to(tmp_path):
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    with replacing(pipe) as target:
+        target.write_text("text")
+    reader.join(timeout=60)
+    assert read == ["text"]
