@@ -121,8 +121,8 @@ def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
     row = np.zeros_like(starts)
     for t, n in enumerate(alive if share else ()):
         at = starts[:n] + t
-        # Beginnings are numbered by their first, and so longest, sentence: those that
-        # go on come first.
+        # Distinct prefixes are numbered by their first sentence. That is their longest,
+        # so prefixes that go on come before those that end.
         first, following = _distinct(row[:n], words[at])
         moves[t] = _copies(row[n:], n) + (_copies(row[first], 0) if t else [])
         rows[at] = row = following

@@ -50,8 +50,8 @@ class CharacterEncoder(nn.Module):
         lengths = (char_ids != PADDING).sum(1)
         order = torch.argsort(lengths, stable=True)
         blocks = _blocks_of(char_ids[order], lengths[order].tolist())
-        # The windows that begin on a character, and one of pure padding, which every
-        # word has that is not too long for it.
+        # Windows that begin on a character, and one of pure padding. Words that fill
+        # `max_characters` have no such window: they go the reference's way.
         widest = self.widest
         fits = [block for block in blocks if block[1] + widest <= self.max_characters]
         parts = [self.char_embed.new_empty(0, self.options.n_filters)]

@@ -22,8 +22,8 @@ def use_fusion(on: bool) -> None:
 
 
 def fused(function: Func, variant: Optional[Func] = None, **options: Any) -> Func:
-    """A function, or, where this process fuses, a compiled one: of its variant, if it
-    has one for that. The options are those of torch.compile.
+    """The function as it is; if this process fuses, its variant (or itself) compiled.
+    The options are those of torch.compile.
     """
     return _compiled(variant or function, **options) if _is_on else function
 

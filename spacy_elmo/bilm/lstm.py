@@ -50,7 +50,7 @@ class LSTMLayer(nn.Module):
         padding = 0 if 4 * H % ALIASED else KERNEL_PADDING
         self.kernel = nn.Parameter(torch.zeros(1 + P + P, 4 * H + padding))
         self.projection, proj_clip = None, None
-        # Where there is no projection, the paper's code clips none.
+        # Without a projection, bilm-tf does not apply proj_clip.
         if options.has_projection:
             self.projection = nn.Parameter(torch.empty(H, P))
             proj_clip = options.proj_clip

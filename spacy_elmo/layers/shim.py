@@ -177,7 +177,7 @@ class BiLMShim(Shim):
         of an earlier checkpoint are linked, where the file system can.
         """
         bilm, target = self.bilm, directory / WEIGHTS
-        # Trainable weights change, and averages of them come and go.
+        # A file does not have the weights that are trained, or their averages.
         file = None if self.trainable else self._file
         if file is not None and _link(file, target):
             options = bilm.options.to_json()

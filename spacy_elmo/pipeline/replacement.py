@@ -28,7 +28,7 @@ class ListenerReplacement:
     def make_config(self, bilm: Config, tok2vec: Config) -> Config:
         """What `finish` fills in ("replace_listener_cfg")."""
         config = self._model_around(tok2vec)
-        # It is called for each path, and from the second on spaCy has changed these.
+        # Called once for each path: after the first, spaCy has changed the config.
         if config is not self.config:
             self.config, self.before = config, copy.deepcopy(config)
         self.bilm, self.placed = bilm, {}

@@ -104,9 +104,9 @@ class TrainingSettings(StrictModel):
     # and Adagrad notice.
     loss_scale: Positive = 1.0
     device: Literal["auto", "cpu"] = "auto"  # a GPU if there is one
-    # Of the products; "auto": bfloat16 where this machine is fast in it.
+    # Of matrix products. "auto" is bfloat16 if this machine is fast in it.
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    # Fuse the pointwise parts by torch.compile; "auto": where there is a C++ compiler
+    # Fuse pointwise operations by torch.compile. "auto" does if there is a C++ compiler
     # and the run is long enough.
     compile: Literal[True, False, "auto"] = False
     # Of the initial weights, the order of the documents, dropout and negatives.

@@ -254,7 +254,7 @@ def _write_cache(
     RETURNS (Dict[str, Any]): What `load_corpus` needs beside them.
     """
     ids, n_read, counts = _write_provisional(documents, folder, weights)
-    # Rounded: ten times 0.3 is no less than 3.
+    # Rounded: 0.3 added ten times is slightly less than 3, which min_count may ask for.
     frequency = {w: round(n_read[i], 6) for w, i in ids.items() if i != UNK_ID}
     words, size = rank_words(frequency, vocabulary)
     rank = np.arange(len(ids), dtype=np.int32)

@@ -67,17 +67,17 @@ def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) 
         objective.reader.record()
     mine = processes.share(training.rows)
     return Run(
-        settings,
-        bilm,
-        softmax,
-        weights,
-        DistributedDataParallel(objective) if processes.n > 1 else objective,
-        _make_optimizer(training.optimizer, weights),
-        Rows(corpus, training.rows, training.unroll_steps, training.seed, mine),
-        processes,
-        AveragedModel(weights) if training.average_share > 0 else None,
-        count_steps(training, corpus),
-        bilm.initial_state(len(mine)),
+        settings=settings,
+        bilm=bilm,
+        softmax=softmax,
+        weights=weights,
+        objective=DistributedDataParallel(objective) if processes.n > 1 else objective,
+        optimizer=_make_optimizer(training.optimizer, weights),
+        rows=Rows(corpus, training.rows, training.unroll_steps, training.seed, mine),
+        processes=processes,
+        mean=AveragedModel(weights) if training.average_share > 0 else None,
+        n_steps=count_steps(training, corpus),
+        state=bilm.initial_state(len(mine)),
     )
 
 
@@ -96,8 +96,8 @@ def train_step(run: Run, batch: Window) -> Tuple[float, float]:
         directions in nats a token; and the norm of all gradients before the clip.
     """
     training, processes, step = run.settings.training, run.processes, run.step
-    # By step and not by what ran before: a resumed run draws the same. Processes
-    # share their negatives, but not their dropout.
+    # Seeded by the step, so that a resumed run draws the same numbers. All processes
+    # draw the same negatives; each draws its own dropout.
     torch.manual_seed((training.seed << 32) + step * processes.n + processes.rank)
     rng = np.random.default_rng([training.seed, step])
     vocab_size, is_full = run.softmax.vocab_size, training.softmax.kind == "full"

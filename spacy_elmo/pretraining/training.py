@@ -163,7 +163,7 @@ class _Training:
     def _save(self, signals: List[int]) -> None:
         run, settings = self.run, self.settings
         overdue = time.perf_counter() - self.saved > 60 * settings.checkpoint_minutes
-        # All processes save and stop at the same step: where one of them has to.
+        # If one process has to save or stop, all do so at this step.
         wishes = torch.tensor([bool(signals), overdue and run.processes.is_first])
         wishes = wishes.to(run.processes.device, torch.int64)
         stop, save = run.processes.sum(wishes).tolist()
