@@ -159,8 +159,8 @@ class Errors:
         "'spacy elmo pretrain' wrote: the official ones have none."
     )
     E055 = (
-        "[ELMO055] Interrupted while torch compiled, in step {step:,}. The same command "
-        "goes on from the last checkpoint."
+        "[ELMO055] Interrupted while torch compiled, in step {step:,}. The same "
+        "command goes on from the last checkpoint."
     )
     E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to start over."
     E058 = (
@@ -168,9 +168,9 @@ class Errors:
         "the same command goes on from there."
     )
     E059 = (
-        "[ELMO059] The vocabulary {path} has none of the words of the text. Give one of "
-        "the same language, spelling and tokenization. If it was made from the text, "
-        "lower 'vocabulary.min_count' or give more text."
+        "[ELMO059] The vocabulary {path} has none of the words of the text. Give one "
+        "of the same language, spelling and tokenization. If it was made from the text,"
+        " lower 'vocabulary.min_count' or give more text."
     )
     E060 = "[ELMO060] {path} has another [model]: {what}. Give the same."
     E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
