@@ -112,9 +112,10 @@ def make_config(run: Run) -> Config:
     config = config.merge(task)
     (component,) = config["components"]
     config["nlp"]["pipeline"] = [component]
-    model = config["components"][component]["model"]
     encoder = Config().from_disk(HERE / "encoders" / f"{run['encoder']}.cfg")
-    model.update(encoder)
+    # A task may have its own settings for what an encoder has.
+    model = encoder.merge(config["components"][component]["model"])
+    config["components"][component]["model"] = model
     if "spacy_elmo.ELMoListener.v1" in encoder.to_str():
         config["nlp"]["pipeline"].insert(0, "elmo")
         bilm = {
