@@ -102,7 +102,7 @@ def test_profile_pipeline(run, treebank, tiny_weights):
 def test_tuning(run, treebank):
     args = ["--geometries", "toy", "--turns", 1, "--words", 60, "--text", treebank]
     rows = run("tuning", *args)["toy"]
-    assert len(rows) == 14 and len({name for name, *_ in rows}) == 9
+    assert len(rows) == 12 and len({name for name, *_ in rows}) == 8
     for _, _, *ratios in rows:
         assert len(ratios) >= 2 and min(ratios) > 0
 
