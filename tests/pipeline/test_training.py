@@ -276,14 +276,16 @@ def test_a_renamed_elmo_is_heard(nlp, upstream, tmp_path):
     optimizer, _ = train(nlp, examples, 2)
     wanted = scores_of(nlp, "tagger")
     nlp.rename_pipe("elmo", "bilm")
-    np.testing.assert_allclose(scores_of(nlp, "tagger"), wanted, rtol=1e-4)
+    np.testing.assert_allclose(scores_of(nlp, "tagger"), wanted, rtol=1e-4, atol=1e-7)
     before = s_of(tagger)
     nlp.update(examples, sgd=optimizer)
     assert not np.array_equal(s_of(tagger), before)
     wanted = scores_of(nlp, "tagger")
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
-    np.testing.assert_allclose(scores_of(loaded, "tagger"), wanted, rtol=1e-4)
+    np.testing.assert_allclose(
+        scores_of(loaded, "tagger"), wanted, rtol=1e-4, atol=1e-7
+    )
     if upstream == "elmo":
         # As with spaCy's tok2vec, the config still has the old name.
         with pytest.raises(ValueError, match="ELMO031.*new name.*'upstream'"):
@@ -369,7 +371,7 @@ def test_a_config_that_refers_to_the_replaced_one_still_loads(
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
     assert len(loaded.get_pipe("elmo").listening_components) == 1
-    np.testing.assert_allclose(scores_of(loaded, name), wanted, rtol=1e-4)
+    np.testing.assert_allclose(scores_of(loaded, name), wanted, rtol=1e-4, atol=1e-7)
 
 
 def test_replaced_listeners_keep_the_settings_of_each(nlp, tmp_path):
@@ -387,7 +389,9 @@ def test_replaced_listeners_keep_the_settings_of_each(nlp, tmp_path):
     assert (found["elmo"]["layers"], found["elmo"]["dropout"]) == ("all", 0.1)
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
-    np.testing.assert_allclose(scores_of(loaded, "tagger"), wanted, rtol=1e-4)
+    np.testing.assert_allclose(
+        scores_of(loaded, "tagger"), wanted, rtol=1e-4, atol=1e-7
+    )
 
 
 def test_listeners_of_another_elmo_are_not_replaced(nlp, bilm_config, tmp_path):
@@ -405,7 +409,7 @@ def test_listeners_of_another_elmo_are_not_replaced(nlp, bilm_config, tmp_path):
     assert found["embed"]["upstream"] == "other"
     assert found["elmo"]["@architectures"] == "spacy_elmo.ELMo.v1"
     scores = [p.predict([nlp(" A play.")]) for p in (tagger, loaded.get_pipe("tagger"))]
-    np.testing.assert_allclose(*scores, rtol=1e-5)
+    np.testing.assert_allclose(*scores, rtol=1e-5, atol=1e-7)
 
 
 def test_a_component_sourced_without_elmo_warns_from_the_start(trained):
@@ -432,7 +436,7 @@ def test_a_doc_of_another_pipeline_does_not_cut_listeners_off(trained):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         scores = trained.get_pipe("tagger").model.predict([doc])[0]
-    np.testing.assert_allclose(scores, wanted, rtol=1e-5)
+    np.testing.assert_allclose(scores, wanted, rtol=1e-5, atol=1e-7)
 
 
 def test_on_the_same_vocab_it_warns_when_the_source_has_gone(bilm_config):
@@ -444,7 +448,9 @@ def test_on_the_same_vocab_it_warns_when_the_source_has_gone(bilm_config):
     tagger = nlp.add_pipe("tagger", source=source)
     wanted = scores_of(source, "tagger")
     doc = nlp.make_doc("She made a play in May.")
-    np.testing.assert_allclose(tagger.model.predict([doc])[0], wanted, rtol=1e-5)
+    np.testing.assert_allclose(
+        tagger.model.predict([doc])[0], wanted, rtol=1e-5, atol=1e-7
+    )
     del source
     gc.collect()
     with pytest.warns(UserWarning, match="ELMOW001"):
