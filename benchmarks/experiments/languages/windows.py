@@ -90,7 +90,7 @@ def costs(words: List[str]) -> Dict[int, float]:
         char_cnn = {**options["char_cnn"], "max_characters_per_token": window}
         bilm = BiLM(Options.from_dict({**options, "char_cnn": char_cnn}, "windows"))
         arms[str(window)] = timed(partial(bilm.encode_words, words))
-    seconds = take_turns(arms, turns=5)
+    seconds = take_turns(arms, turns=21)
     first = seconds[str(WINDOWS[0])]
     return {w: ratio(seconds[str(w)], first) for w in WINDOWS[1:]}
 
