@@ -231,6 +231,11 @@ def test_a_model_learns_three_docs_by_heart_and_is_saved(
     optimizer.learn_rate = 0.01
     for _ in range(40):
         nlp.update(examples, sgd=optimizer)
+    (shim,) = nlp.pipeline[-1][1].model.layers[-1].shims
+    trained = shim.to_bytes()
+    with nlp.use_params(optimizer.averages):
+        assert shim.to_bytes() != trained
+    assert shim.to_bytes() == trained
     assert nlp.evaluate(examples)[score] == 1.0
     nlp.to_disk(tmp_path)
     again = [Example(to_predict(eg.y), eg.y) for eg in examples]

@@ -159,7 +159,7 @@ def train_once(run: Run, data: Path, weights: str, work: Path, jobs: int) -> Run
     if "weights" in run:
         weights = str(work / run["weights"])
     config = make_config(run)
-    said = {**run, "config": config.to_str()}
+    said = {**run, "config": config}
     said["biLM"] = digest(weights) if "elmo" in config["nlp"]["pipeline"] else None
     key = hashlib.sha256(srsly.json_dumps(said, sort_keys=True).encode()).hexdigest()
     path = work / "results" / f"{key[:16]}.json"

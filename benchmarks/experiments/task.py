@@ -7,6 +7,7 @@ asks for.
 """
 
 import random
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -18,7 +19,7 @@ from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.util import registry
-from thinc.api import ArgsKwargs, Model, PyTorchWrapper
+from thinc.api import ArgsKwargs, Model, PyTorchShim, PyTorchWrapper, xp2torch
 from thinc.types import Floats2d
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
@@ -80,10 +81,30 @@ def TorchTask(net: Net, embed: Tok2Vec, output: Optional[Tok2Vec]) -> Model[Any,
     """
     vectors = [embed] if output is None else [embed, output]
     wrapped = PyTorchWrapper(net, convert_inputs=to_torch)
+    wrapped.shims[:] = [AveragedShim(net)]
     build = net.build
     return Model(
         "torch-task", forward, layers=[*vectors, wrapped], attrs={"build": build}
     )
+
+
+class AveragedShim(PyTorchShim):
+    """A shim that takes the averages of the optimizer, as Thinc's layers do. Thinc 8.3
+    looks for them under other names than those under which it trains the parameters.
+    """
+
+    @contextmanager
+    def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
+        own = [(key, p) for key, p in self._model.named_parameters()]
+        kept = [(p, p.data) for key, p in own if (self.id, key) in params]
+        for key, p in own:
+            if (self.id, key) in params:
+                p.data = xp2torch(params[self.id, key])
+        try:
+            yield
+        finally:
+            for p, data in kept:
+                p.data = data
 
 
 def forward(model: Model[Any, Any], batch: Any, is_train: bool) -> Any:
