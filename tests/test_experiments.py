@@ -221,7 +221,8 @@ def test_a_model_learns_three_docs_by_heart_and_is_saved(
     fix_random_seed(0)
     config = run.make_config(
         {"cfg": cfg, "data": "", "encoder": "elmo_both", "limit": 0, "seed": 0,
-         "set": {"model.hidden": 16, "model.dropout": 0.0,
+         "set": {"training.optimizer.use_averages": True,
+                 "model.hidden": 16, "model.dropout": 0.0,
                  "model.embed.*.hashed.width": 16}}
     )  # fmt: skip
     config["components"]["elmo"]["model"] = bilm_config()
