@@ -72,7 +72,7 @@ def add_noise(docs: Iterable[Doc], noise: Noise, share: float, seed: int) -> Lis
     for doc in docs:
         words = [
             noise(t.text, rng, letters)
-            if t.is_alpha and rng.random() < share
+            if t.text.isalpha() and rng.random() < share
             else t.text
             for t in doc
         ]
