@@ -67,8 +67,9 @@ def test_settings_of_an_arm_reach_the_model_and_the_training():
 def test_a_table_has_what_was_run_as_it_is_planned_now(tmp_path):
     task = {"cfg": "names", "data": "wnut17", "scores": {"ents_f": "names"}}
     arms = {"without": {"encoder": "hashed"}, "ELMo": {"encoder": "elmo"}}
-    plan = {"title": "T", "description": "D", "seeds": [0, 1], "tasks": {"n": task}}
-    runs = run.runs_of({**plan, "arms": arms})
+    tasks = {"n": task, "not run": {**task, "scores": {"ents_f": "other names"}}}
+    plan = {"title": "T", "description": "D", "seeds": [0, 1], "tasks": tasks}
+    runs = run.runs_of({**plan, "tasks": {"n": task}, "arms": arms})
     costs = {"cpu_hours": 0.5, "words_per_second": 9, "disk_mb": 7}
     results = {
         key: {"run": settings, "scores": {"ents_f": 0.4 + 0.1 * i}, **costs}
@@ -80,6 +81,7 @@ def test_a_table_has_what_was_run_as_it_is_planned_now(tmp_path):
     text = run.render({**plan, "arms": arms}, done)
     assert "| names | 50.0 ± 14.1 | 50.0 |" in text
     assert "| n, without | 0.50 | 9 | 7 |" in text
+    assert "other names" not in text
 
 
 @pytest.mark.parametrize("name", sorted(plots.PLOTS))

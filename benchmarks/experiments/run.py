@@ -45,6 +45,7 @@ Run = Dict[str, Any]
 Plan = Dict[str, Any]
 
 CONVERTING = Lock()
+NOT_RUN = "-"
 
 
 def main(
@@ -271,7 +272,11 @@ def render(plan: Plan, runs: Dict[str, Run]) -> str:
         for limit in settings.get("limits", [0])
         for score, name in settings["scores"].items()
     ]
-    seeds = f"Dev scores, mean and deviation over {len(plan['seeds'])} seed(s)."
+    rows = [row for row in rows if set(row[1:]) != {NOT_RUN}]
+    seeds = (
+        f"Dev scores, mean and deviation over {len(plan['seeds'])} seed(s); one figure "
+        "alone is of one seed. What was not run yet is left out."
+    )
     scores = table(["task", *arms], rows)
     header = ["cost, medians", "training, CPU hours", "prediction, words/s",
               "on disk, MB"]  # fmt: skip
@@ -311,7 +316,7 @@ def scores_of(
 
 def cell(scores: List[float]) -> str:
     if not scores:
-        return "-"
+        return NOT_RUN
     mean = f"{100 * statistics.mean(scores):.1f}"
     if len(scores) < 2:
         return mean
