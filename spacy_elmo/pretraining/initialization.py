@@ -3,13 +3,13 @@
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any, List, Sequence, Union
+from typing import Any, Sequence, Union
 
 import torch
 from spacy.util import dict_to_dot
 from torch import Tensor, nn
 
-from ..bilm import BiLM, Options
+from ..bilm import BiLM
 from ..bilm.lstm import LSTMLayer
 from ..errors import Errors, TrainingError
 from ..weights import resolve
@@ -74,7 +74,9 @@ def load_start(
     path = resolve(name_or_path)
     trained = LanguageModel.from_path(path) if has_softmax(path) else None
     found = BiLM.from_path(path) if trained is None else trained.bilm
-    different = _differences(found.options, bilm.options)
+    theirs, ours = (dict_to_dot(x.options.to_dict()) for x in (found, bilm))
+    names = (name for name in ours if theirs[name] != ours[name])
+    different = [f"{name} is {ours[name]}, there {theirs[name]}" for name in names]
     if different:
         raise TrainingError(Errors.E060.format(path=path, what=", ".join(different)))
     bilm.load_state_dict(found.state_dict())
@@ -88,12 +90,3 @@ def load_start(
         softmax.bias.copy_(trained.softmax.bias[rows])
         # Together they are as likely as <UNK> was alone.
         softmax.bias[shared] -= shared.sum().log()
-
-
-def _differences(found: Options, wanted: Options) -> List[str]:
-    """Settings of the geometry that differ, with both values."""
-    theirs, ours = dict_to_dot(found.to_dict()), dict_to_dot(wanted.to_dict())
-    # 261 and 262 are the same table of characters (see Options).
-    names = (name for name in ours if name != "char_cnn.n_characters")
-    different = (name for name in names if theirs[name] != ours[name])
-    return [f"{name} is {ours[name]}, there {theirs[name]}" for name in different]
