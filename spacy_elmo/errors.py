@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from math import inf
 from pathlib import Path
-from typing import Iterable, Mapping, Union
+from typing import Iterable, Mapping, Type, Union
 
 
 class WeightsError(ValueError):
@@ -43,12 +43,15 @@ def unusable(path: Union[str, Path], problem: str) -> CorpusError:
 
 
 def require_same(
-    path: Path, found: Mapping[str, object], wanted: Mapping[str, object]
+    path: Path,
+    found: Mapping[str, object],
+    wanted: Mapping[str, object],
+    error: Type[Exception] = CorpusError,
 ) -> None:
-    """RAISES (CorpusError): If what is at a path was made with other settings."""
+    """RAISES (error): If what is at a path was made with other settings."""
     different = ", ".join(key for key in wanted if found.get(key) != wanted[key])
     if different:
-        raise CorpusError(Errors.E110.format(path=path, what=different))
+        raise error(Errors.E110.format(path=path, what=different))
 
 
 def require(holds: bool, name: str, wanted: str, found: object) -> None:

@@ -10,7 +10,7 @@ import torch
 from spacy.util import dict_to_dot
 
 from ..bilm import LSTMState
-from ..errors import Errors, TrainingError, Warnings
+from ..errors import Errors, TrainingError, Warnings, require_same
 from ..storage import replacing
 from .run import Run
 
@@ -81,7 +81,9 @@ def load_checkpoint(run: Run, output: Path) -> None:
             continue
         try:
             saved = torch.load(path, map_location="cpu", weights_only=True)
-            _check_settings(saved["settings"], run, path)
+            then, now = saved["settings"], _identity(run)
+            both = {key: now[key] for key in sorted(now.keys() & then.keys())}
+            require_same(path, then, both, TrainingError)
             _restore(saved, run)
         except TrainingError:
             raise
@@ -115,14 +117,6 @@ def _restore(saved: Dict[str, Any], run: Run) -> None:
     run.step, run.seconds = int(saved["step"]), float(saved["seconds"])
     step, perplexity = saved["best"]
     run.best = int(step), float(perplexity)
-
-
-def _check_settings(saved: Dict[str, Any], run: Run, path: Path) -> None:
-    """RAISES (TrainingError): If a setting that both know differs."""
-    now = _identity(run)
-    different = [k for k in sorted(now.keys() & saved.keys()) if saved[k] != now[k]]
-    if different:
-        raise TrainingError(Errors.E110.format(path=path, what=", ".join(different)))
 
 
 def _identity(run: Run) -> Dict[str, Any]:
