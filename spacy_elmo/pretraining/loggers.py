@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import srsly
+from spacy.util import get_lang_class, registry
+from thinc.api import Config
 
 from ..errors import unusable
 from ..storage import replacing
@@ -52,9 +54,9 @@ class Log:
             temporary.write_text(kept, encoding="utf8")
         self._score = math.nan
         self._log_step: Optional[Callable[[Dict[str, Any]], None]] = None
-        self._finalize: Callable[[], None] = lambda: None
+        self.close: Callable[[], None] = lambda: None
         if settings.training.logger is not None:
-            self._log_step, self._finalize = _set_up(settings)
+            self._log_step, self.close = _set_up(settings)
 
     def write(self, record: Dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf8") as file:
@@ -62,9 +64,6 @@ class Log:
         if self._log_step is not None:
             self._score = record.get("average", self._score)
             self._log_step(_to_info(record, self._score))
-
-    def close(self) -> None:
-        self._finalize()
 
 
 def _kept_lines(path: Path, step: int) -> Iterator[str]:
@@ -76,9 +75,6 @@ def _kept_lines(path: Path, step: int) -> Iterator[str]:
 
 
 def _set_up(settings: Settings) -> Any:
-    from spacy.util import get_lang_class, registry
-    from thinc.api import Config
-
     try:
         config = {"logger": settings.training.logger or {}}
         setup: Any = registry.resolve(config)["logger"]
