@@ -87,17 +87,14 @@ class Objective(nn.Module):
         state after the window, given the state before it.
         """
         with autocast(self.softmax.bias.device, self.settings):
-            x = self._token_vectors(batch)
+            # Each distinct word is encoded once.
+            characters = self._on_device(self.corpus.characters[batch.words])
+            table = self.bilm.encoder(characters)
+            x = F.embedding(self._on_device(batch.places), table.float())
             y, h, c = self.reader(x, self._keep(batch), *state)
             targets = self.corpus.in_vocabulary(batch.targets.reshape(-1))
             loss = self.softmax(y, self._on_device(targets).long(), sample)
         return loss, LSTMState(h.detach(), c.detach())
-
-    def _token_vectors(self, batch: Window) -> Tensor:
-        """Each distinct word is encoded once. (2, steps * rows, projection)."""
-        characters = self.corpus.characters[batch.words]
-        table = self.bilm.encoder(self._on_device(characters))
-        return F.embedding(self._on_device(batch.places), table.float())
 
     def _keep(self, batch: Window) -> Tensor:
         """0 where a row starts from the zero state, else 1: unless the state is

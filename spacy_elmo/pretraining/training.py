@@ -64,7 +64,10 @@ def pretrain(
             output.mkdir(parents=True, exist_ok=True)
             busy = TrainingError(Errors.E114.format(path=output))
             stack.enter_context(hold(output / LOCK, busy))
-            _remove_parts(output)
+            # Files that a run left that was killed while it wrote
+            for name in (CHECKPOINT, LOG, VOCABULARY, "options.json", "weights.hdf5"):
+                for left in output.glob(f".{name}.*"):
+                    left.unlink()
         else:
             processes.wait()  # for the cache, which the first one makes
         train, dev = load_corpora(settings, output)
@@ -114,7 +117,13 @@ class _Training:
         if run.settings.paths.init_from and self.dev and run.step == 0:
             # What the adaptation starts from; the end of the run says what it gained.
             self._write({"initial": True, **self._perplexity(0).to_dict()})
-        with self._progress_bar() as bar, _noticed_signals() as signals:
+        per_step = self.settings.tokens_per_step
+        bar = tqdm(
+            total=run.n_steps * per_step,
+            initial=run.step * per_step,
+            unit=" tokens", unit_scale=True, disable=self.silent, desc="Pretraining",
+        )  # fmt: skip
+        with bar, _noticed_signals() as signals:
             while run.step < run.n_steps and not self._is_out_of_patience():
                 self._step(signals)
                 if self._is_due(self.settings.log_steps):
@@ -122,7 +131,7 @@ class _Training:
                 if self.dev and self._is_due(self.settings.eval_steps):
                     self._evaluate()
                 self._save(signals)
-                bar.update(self.settings.tokens_per_step)
+                bar.update(per_step)
                 bar.set_postfix(self.shown, refresh=False)
         return self._finish()
 
@@ -222,14 +231,6 @@ class _Training:
             }
             self.log.write({**where, **found})
 
-    def _progress_bar(self) -> "tqdm[Any]":
-        per_step = self.settings.tokens_per_step
-        return tqdm(
-            total=self.run.n_steps * per_step,
-            initial=self.run.step * per_step,
-            unit=" tokens", unit_scale=True, disable=self.silent, desc="Pretraining",
-        )  # fmt: skip
-
     def _stop(self, what: str, value: float, batch: Window) -> NoReturn:
         step, rows = self.run.step, self.run.rows
         dump = self.output / f"batch-{step}.txt"
@@ -259,13 +260,6 @@ def _noticed_signals() -> Iterator[List[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _remove_parts(output: Path) -> None:
-    """Files that a run left that was killed while it wrote. Called under the lock."""
-    for name in (CHECKPOINT, LOG, VOCABULARY, "options.json", "weights.hdf5"):
-        for left in output.glob(f".{name}.*"):
-            left.unlink()
 
 
 def _choose(settings: Settings, corpus: Corpus, device: torch.device) -> Settings:
