@@ -87,9 +87,7 @@ def get_mix(model: Model[InT, OutT]) -> Tuple[Floats1d, float]:
         raise ValueError(Errors.E039)
     layers, n_layers = model.attrs["layers"], model.get_dim("nL")
     if layers == "all":
-        w = W_SCALE * model.get_param("w")
-        exp = model.ops.xp.exp(w - w.max())
-        s = exp / exp.sum()
+        s = model.ops.softmax(W_SCALE * model.get_param("w"))
     else:
         layer = n_layers - 1 if layers == "top" else layers
         wanted = f"one of the biLM's {n_layers} layers, of which the first is 0"
