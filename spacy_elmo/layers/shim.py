@@ -87,8 +87,7 @@ class BiLMShim(Shim):
     def open_sentences(self) -> None:
         """From now on, in training, keep the layers of sentences."""
         with LOCK:
-            if not self.trainable:
-                self.sentences.open(self.bilm)
+            self.sentences.open(self.bilm)
 
     def encode(self, sentences: Sequence[List[str]]) -> List[Floats3d]:
         """The layers of each sentence, (n_words, L + 1, width)."""
