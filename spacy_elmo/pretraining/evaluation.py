@@ -5,6 +5,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from spacy.training.batchers import minibatch_by_words
+from torch import Tensor
 
 from ..bilm import BiLM
 from ..bilm.tuning import SORTED_TOKENS
@@ -62,20 +63,15 @@ def evaluate_files(
     sums = {}
     for name, corpus in files.items():
         texts = _texts(corpus, state, max_tokens, processes)
-        sums[name] = _sum(bilm, softmax, corpus, texts, processes)
+        mine = _sum(bilm, softmax, corpus, texts).to(processes.device)
+        sums[name] = processes.sum(mine).cpu().numpy()
     found = _perplexity(np.sum(list(sums.values()), axis=0))
     if len(files) == 1:
         return found
     return found._replace(files={name: _perplexity(x) for name, x in sums.items()})
 
 
-def _sum(
-    bilm: BiLM,
-    softmax: Softmax,
-    corpus: Corpus,
-    texts: Iterator[Ints],
-    processes: Processes,
-) -> Floats1d:
+def _sum(bilm: BiLM, softmax: Softmax, corpus: Corpus, texts: Iterator[Ints]) -> Tensor:
     """Negative log likelihoods of the forward and of the backward direction, tokens,
     unknown words and characters of some texts of a corpus.
     """
@@ -89,7 +85,7 @@ def _sum(
     counts = corpus.counts
     per_token = (counts.characters + counts.sentences) / len(corpus.tokens)
     sums[4] = sums[2] * per_token
-    return processes.sum(sums.to(processes.device)).cpu().numpy()
+    return sums
 
 
 def _perplexity(sums: Floats1d) -> Perplexity:
