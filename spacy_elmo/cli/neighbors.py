@@ -60,12 +60,8 @@ def neighbors_cli(
             result = {"query": query.to_dict(), "layer": layer}
             results.append({**result, "contexts": [c.to_dict() for c in contexts]})
         print(srsly.json_dumps(results, indent=2))
-    else:
-        print_tables(found)
-
-
-def print_tables(found: "List[List[Context]]") -> None:
-    """Print a table for each query, with the words in one column."""
+        return
+    # A table for each query, with the words in one column
     side = max(12, (shutil.get_terminal_size((100, 24)).columns - MARGIN) // 2)
     for contexts in found:
         msg.divider(contexts[0].word)
