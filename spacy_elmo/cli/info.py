@@ -3,6 +3,7 @@ from typing import Any, Dict
 
 import srsly
 from spacy.cli._util import Arg
+from spacy.util import get_package_path, is_package
 from wasabi import msg
 
 from ..errors import Errors, MissingWeights, WeightsError
@@ -53,8 +54,6 @@ def find_bilm(weights: str) -> Path:
 
     RAISES (WeightsError): If there is none, or if a pipeline has several.
     """
-    from spacy.util import get_package_path, is_package
-
     from ..weights import resolve
 
     try:
