@@ -18,7 +18,6 @@ from spacy.tokens import Doc
 
 from ..errors import CorpusError, Errors, require_same
 from ..layers.architectures import Mix
-from ..layers.doc_encoder import get_shim
 from ..storage import create_hdf5, replacing
 from ..storage import sha256 as sha256_of
 from ..text import Text, make_doc, read_texts
@@ -56,7 +55,6 @@ class Job(NamedTuple):
     def describe(self, elmo: ELMo, files: List[Path]) -> Dict[str, Any]:
         """What must match before a run may reuse the parts of another."""
         model = self.nlp.get_pipe_config(elmo.name)["model"]
-        bilm = get_shim(elmo.model).bilm
         exclude = ["vocab", "meta.json", "config.cfg", elmo.name]
         return {
             "files": [[file.name, sha256_of(file)] for file in files],
@@ -65,7 +63,7 @@ class Job(NamedTuple):
             "tokenized": self.tokenized,
             "lang": self.nlp.lang,
             "pipeline": sha256(self.nlp.to_bytes(exclude=exclude)).hexdigest(),
-            "model": {**model, "weights": bilm.digest()},
+            "model": {**model, "weights": elmo.digest},
             "mix": sha256(self.mix.to_bytes()).hexdigest() if self.mix else None,
         }
 
