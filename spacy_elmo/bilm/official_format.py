@@ -173,7 +173,6 @@ def write_files(
     """
     known = dtype in ("float32", "float16")
     require(known, "dtype", "'float32' or 'float16'", dtype)
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / "weights.hdf5"
     # In this version of the format, all of the structure has checksums.
     with replacing(path) as temporary, create_hdf5(temporary, libver="v110") as h5:

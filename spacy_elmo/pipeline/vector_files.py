@@ -75,7 +75,6 @@ def open_folder(folder: Path, job: Dict[str, Any]) -> None:
     RAISES (CorpusError): If the parts there are of another job.
     """
     path = folder / "job.json"
-    folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(".*.hdf5.*"):  # of a run that was killed
         leftover.unlink()
     found = json.loads(path.read_text(encoding="utf8")) if path.is_file() else {}

@@ -61,7 +61,6 @@ def pretrain(
     with joined_processes(settings.training.device) as processes, ExitStack() as stack:
         silent = silent or not processes.is_first
         if processes.is_first:
-            output.mkdir(parents=True, exist_ok=True)
             busy = TrainingError(Errors.E114.format(path=output))
             stack.enter_context(hold(output / LOCK, busy))
             # Files that a run left that was killed while it wrote
