@@ -88,15 +88,14 @@ def _find_word(nlp: Language, query: str, tokenized: bool) -> Token:
         query = " ".join(query.split())
     before, *words = BRACKETS.split(query)
     if len(words) != 2:
-        problem = Errors.E120.format(query=query, found=len(words) // 2)
-        raise CorpusError(problem)
+        raise CorpusError(Errors.E120.format(query=query, found=len(words) // 2))
     word, after = words
     text = before + word + after
     doc = make_doc(nlp, text.split() if tokenized else text)
     end = len(before) + len(word)
     span = doc.char_span(len(before), end, alignment_mode="expand")
-    if span is None or [token.text for token in span] != [word]:
-        tokens = ", ".join(repr(token.text) for token in span or [])
-        problem = Errors.E121.format(query=query, word=word, tokens=tokens)
-        raise CorpusError(problem)
+    found = [token.text for token in span or []]
+    if found != [word]:
+        tokens = ", ".join(map(repr, found))
+        raise CorpusError(Errors.E121.format(query=query, word=word, tokens=tokens))
     return span[0]
