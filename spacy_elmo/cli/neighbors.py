@@ -95,7 +95,7 @@ def _find_word(nlp: Language, query: str, tokenized: bool) -> Token:
     end = len(before) + len(word)
     span = doc.char_span(len(before), end, alignment_mode="expand")
     found = [token.text for token in span or []]
-    if found != [word]:
+    if span is None or found != [word]:
         tokens = ", ".join(map(repr, found))
         raise CorpusError(Errors.E121.format(query=query, word=word, tokens=tokens))
     return span[0]
