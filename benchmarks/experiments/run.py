@@ -267,15 +267,19 @@ def render(plan: Plan, runs: Dict[str, Run]) -> str:
     arms = list(plan["arms"])
     rows = [
         [f"{name}, {limit:,} Docs" if limit else name]
-        + [cell(scores_of(plan, runs, task, arm, limit, score)) for arm in arms]
+        + [
+            cell(scores_of(plan, runs, task, arm, limit, score), len(plan["seeds"]))
+            for arm in arms
+        ]
         for task, settings in plan["tasks"].items()
         for limit in settings.get("limits", [0])
         for score, name in settings["scores"].items()
     ]
     rows = [row for row in rows if set(row[1:]) != {NOT_RUN}]
     seeds = (
-        f"Dev scores, mean and deviation over {len(plan['seeds'])} seed(s); one figure "
-        "alone is of one seed. What was not run yet is left out."
+        f"Dev scores, mean and deviation over {len(plan['seeds'])} seed(s) or as many "
+        "as stand in brackets; one figure alone is of one seed. What was not run yet "
+        "is left out."
     )
     scores = table(["task", *arms], rows)
     header = ["cost, medians", "training, CPU hours", "prediction, words/s",
@@ -314,13 +318,14 @@ def scores_of(
     return [run["scores"][score] if score else run["score"] for run in found]
 
 
-def cell(scores: List[float]) -> str:
+def cell(scores: List[float], n_seeds: int) -> str:
     if not scores:
         return NOT_RUN
     mean = f"{100 * statistics.mean(scores):.1f}"
     if len(scores) < 2:
         return mean
-    return f"{mean} ± {100 * statistics.stdev(scores):.1f}"
+    of = "" if len(scores) == n_seeds else f" ({len(scores)})"
+    return f"{mean} ± {100 * statistics.stdev(scores):.1f}{of}"
 
 
 def done_of(runs: Dict[str, Run], path: Path) -> Dict[str, Run]:

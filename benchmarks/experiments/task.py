@@ -95,15 +95,14 @@ class AveragedShim(PyTorchShim):
 
     @contextmanager
     def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
-        own = [(key, p) for key, p in self._model.named_parameters()]
-        kept = [(p, p.data) for key, p in own if (self.id, key) in params]
-        for key, p in own:
-            if (self.id, key) in params:
-                p.data = xp2torch(params[self.id, key])
+        named = [((self.id, key), p) for key, p in self._model.named_parameters()]
+        kept = [(key, p, p.data) for key, p in named if key in params]
+        for key, p, _ in kept:
+            p.data = xp2torch(params[key])
         try:
             yield
         finally:
-            for p, data in kept:
+            for _, p, data in kept:
                 p.data = data
 
 

@@ -230,6 +230,11 @@ def _choose_device(name: Optional[str]) -> torch.device:
         return torch.device("cuda" if on_gpu else "cpu")
     try:
         device = torch.device(name)
+    except RuntimeError:  # torch's message has its twenty types of devices
+        wanted = "'cpu', 'cuda', 'cuda:1' and so on, or null for spaCy's"
+        error = Errors.E038.format(name="device", wanted=wanted, found=name)
+        raise ValueError(error) from None
+    try:
         torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, NotImplementedError) as e:
         reason = str(e).split("\n")[0]
