@@ -220,8 +220,8 @@ def _by_gate(g: Tensor) -> Tensor:
 
 def _cell(gates: Tensor, c: Tensor, clip: float) -> Tensor:
     """The pointwise part of one step, which overwrites the gates (4, n, dim) and the
-    cells c (n, dim). tanh(x) is 2 sigmoid(2x) - 1: torch.tanh calls MKL, which takes ten
-    times as long as torch's own sigmoid on AMD's processors.
+    cells c (n, dim). tanh(x) is 2 sigmoid(2x) - 1 here: on an AMD processor, torch.tanh
+    takes ten times as long as torch.sigmoid.
 
     RETURNS (Floats2d): sigmoid(o) tanh(c_t), shape (n, dim).
     """

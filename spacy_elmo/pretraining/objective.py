@@ -102,10 +102,9 @@ class Objective(nn.Module):
         (2, steps * rows, 1).
         """
         inputs = batch.inputs.reshape(2, -1, 1)
-        keeps = inputs != np.reshape([BOS_ID, EOS_ID], (2, 1, 1))
-        if self.settings.state == "carried":
-            keeps[:] = True
-        return self._on_device(keeps).float()
+        goes_on = inputs != np.reshape([BOS_ID, EOS_ID], (2, 1, 1))
+        is_carried = self.settings.state == "carried"
+        return self._on_device(goes_on | is_carried).float()
 
     def _on_device(self, x: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(x).to(self.softmax.bias.device)

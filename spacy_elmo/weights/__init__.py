@@ -4,10 +4,12 @@ from typing import Union
 
 from .. import registry
 from ..errors import Errors, MissingWeights, did_you_mean, looked_for
-from .bundled import en_elmo_sm
 from .published import MODELS, cached_path, find_published
 
-__all__ = ["en_elmo_sm", "resolve"]
+
+def en_elmo_sm() -> Path:
+    """The English biLM of the package. Its model card is README.md beside it."""
+    return Path(__file__).parent / "en_elmo_sm"
 
 
 def resolve(name_or_path: Union[str, Path]) -> Path:
