@@ -8,6 +8,7 @@ import torch
 from thinc.api import Model, NumpyOps
 
 from ..bilm.kernels import casting, matmul
+from ..bilm.tuning import THREADED_PRODUCT
 
 
 class TorchOps(NumpyOps):
@@ -25,8 +26,15 @@ class TorchOps(NumpyOps):
         if not (x.flags.writeable and y.flags.writeable):  # torch has no such tensors
             return super().gemm(x, y, out=out, trans1=trans1, trans2=trans2)
         a, b = (torch.from_numpy(self.as_contig(array)) for array in (x, y))
-        with casting(a):  # no autocast
-            z = matmul(a.t() if trans1 else a, b.t() if trans2 else b).numpy()
+        a, b = a.t() if trans1 else a, b.t() if trans2 else b
+        n_threads = torch.get_num_threads()
+        if len(a) * b.numel() < THREADED_PRODUCT:
+            torch.set_num_threads(1)
+        try:
+            with casting(a):  # no autocast
+                z = matmul(a, b).numpy()
+        finally:
+            torch.set_num_threads(n_threads)
         if out is None:
             return z
         out[:] = z

@@ -5,6 +5,7 @@ import torch
 from spacy.training import Example
 from thinc.api import NumpyOps, get_current_ops, use_ops
 
+from spacy_elmo.bilm.tuning import THREADED_PRODUCT
 from spacy_elmo.layers.ops import TorchOps
 
 
@@ -43,6 +44,35 @@ def test_autocast_does_not_change_products():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = TorchOps().gemm(x, x, trans2=True)
     np.testing.assert_allclose(found, x @ x.T, rtol=1e-5, atol=1e-4)
+
+
+@pytest.fixture
+def two_threads():
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(n_threads)
+
+
+def test_small_products_take_one_thread(two_threads, monkeypatch):
+    taken = []
+
+    def matmul(a, b):
+        taken.append(torch.get_num_threads())
+        return a @ b
+
+    monkeypatch.setattr("spacy_elmo.layers.ops.matmul", matmul)
+    y = random(64, 64)
+    for n_rows in (10, THREADED_PRODUCT // y.size):
+        TorchOps().gemm(np.ones((n_rows, 64), np.float32), y)
+        assert torch.get_num_threads() == 2
+    assert taken == [1, 2]
+
+
+def test_a_product_that_fails_leaves_the_threads_as_they_were(two_threads):
+    with pytest.raises(RuntimeError):
+        TorchOps().gemm(random(3, 4), random(5, 6))
+    assert torch.get_num_threads() == 2
 
 
 def ops_of(nlp, name):
