@@ -277,7 +277,7 @@ class Errors:
 class Warnings:
     W001 = (
         "[ELMOW001] A listener of upstream '{upstream}' got Docs without ELMo vectors "
-        "and predicts from zeros. Is its 'elmo' disabled, missing or after it?"
+        "and predicts from zeros. Enable its 'elmo', put it before, or source it too."
     )
     W002 = (
         '[ELMOW002] precision = "{precision}" is slower than float32 on this {device}, '

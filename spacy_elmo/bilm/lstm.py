@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from .kernels import casting
 from .lstm_grad import lstm_train
-from .lstm_predict import Arithmetic, Moves, make_arithmetic, predict
+from .lstm_predict import Arithmetic, BFloat16, Float32, Int8, Moves, predict
 from .options import LSTMOptions
 from .tuning import ALIASED, KERNEL_PADDING
 
@@ -119,7 +119,11 @@ class LSTMLayer(nn.Module):
         if self._made is None or self._made[0] != made_of:
             kernel = self.kernel.detach()[:, : 4 * self.options.dim]
             projection = None if self.projection is None else self.projection.detach()
-            made = make_arithmetic(self.precision, trained, kernel, projection)
+            if self.precision == "float32":
+                made: Arithmetic = Float32(kernel, projection, trained)
+            else:
+                low = BFloat16 if self.precision == "bfloat16" else Int8
+                made = low(kernel, projection)
             self._made = made_of, made
         return self._made[1]
 

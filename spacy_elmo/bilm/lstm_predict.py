@@ -250,12 +250,3 @@ def _rounded(n: int) -> int:
 
 
 Arithmetic = Union[Float32, BFloat16, Int8]
-
-
-def make_arithmetic(
-    precision: str, trained: bool, kernel: Tensor, projection: Optional[Tensor]
-) -> Arithmetic:
-    """The products of a layer in a precision. Arguments as in Float32."""
-    if precision == "float32":
-        return Float32(kernel, projection, trained)
-    return (BFloat16 if precision == "bfloat16" else Int8)(kernel, projection)

@@ -51,7 +51,7 @@ def read_tokenizer(
 
     path = beside(weights, "config.cfg")
     config = read_config(path) if path.is_file() else {}
-    keys = ("nlp", "corpus") if "model" in config else ()  # Or it is a pipeline's.
+    keys = () if "components" in config else ("nlp", "corpus")  # () for a pipeline's
     found = check_sections({k: config[k] for k in keys if k in config})
     settings = found.corpus.as_it_stands()
     if tokenized is not None:

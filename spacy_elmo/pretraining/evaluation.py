@@ -90,7 +90,9 @@ def _sum(bilm: BiLM, softmax: Softmax, corpus: Corpus, texts: Iterator[Ints]) ->
 
 def _perplexity(sums: Floats1d) -> Perplexity:
     *nats, n_tokens, n_unknown, n_characters = sums.tolist()
-    forward, backward = (math.exp(x / n_tokens) for x in nats)
+    # Infinite where a run has diverged
+    with np.errstate(over="ignore"):
+        forward, backward = (float(np.exp(x / n_tokens)) for x in nats)
     bits = sum(nats) / 2 / n_characters / math.log(2)
     counts = int(n_tokens), int(n_unknown), round(n_characters)
     return Perplexity(forward, backward, (forward + backward) / 2, bits, *counts)

@@ -1,11 +1,14 @@
 """A biLM as a package of its own."""
 
+import shutil
 import subprocess
 import sys
 
 import pytest
 import srsly
+from thinc.api import Config
 
+from spacy_elmo.cli.inputs import read_tokenizer
 from spacy_elmo.weights import resolve
 
 
@@ -55,6 +58,19 @@ def test_the_card_says_what_the_log_and_the_options_know(trained, elmo, tmp_path
     # How text is tokenized stays known, and where it was does not.
     config = (module / "config.cfg").read_text()
     assert "tokenized" in config and "[paths]" not in config
+
+
+def test_a_package_tokenizes_as_the_model_that_it_is_made_of(trained, elmo, tmp_path):
+    folder = tmp_path / "trained"
+    shutil.copytree(trained[0], folder)
+    config = Config().from_disk(folder / "config.cfg")
+    config["nlp"]["lang"], config["corpus"]["tokenized"] = "hu", True
+    config.to_disk(folder / "config.cfg")
+    given = ["--license", "CC0", "--build", "none"]
+    assert elmo("package", folder, tmp_path / "out", *given).exit_code == 0
+    (made,) = (tmp_path / "out").glob("*/hu_elmo")
+    tokenizer = read_tokenizer(made, None, None)
+    assert tokenizer.nlp_config["lang"] == "hu" and tokenizer.settings.tokenized
 
 
 def test_a_meta_json_stands_before_the_log_and_options_before_it(

@@ -2,6 +2,7 @@ import h5py
 import made_up
 import numpy as np
 import pytest
+import torch
 from reference import cell_name, lstm_layer, token_vector
 
 from spacy_elmo.bilm import BiLM, Options
@@ -96,6 +97,15 @@ def test_perplexity_is_that_of_a_slow_computation(
     bits = (wanted[0].sum() + wanted[1].sum()) / 2 / np.log(2)
     assert found.bits_per_character == pytest.approx(bits / n_characters, rel=1e-5)
     assert found.n_unknown == sum(word not in vocabulary for word in words) > 0
+
+
+def test_the_perplexity_of_a_run_that_diverged_is_infinite(bilm, softmax, corpus):
+    with torch.no_grad():
+        worst = Softmax(softmax.vocab_size, softmax.weight.shape[1])
+        worst.weight.zero_()
+        worst.bias[0] = 1e4  # <S>, which the forward direction never predicts
+    found = evaluate_files(bilm, worst, {"text": corpus}, state="zero")
+    assert found.forward == float("inf")
 
 
 def test_a_part_of_the_text_is_spread_over_it(bilm, softmax, corpus):
