@@ -51,7 +51,8 @@ def read_tokenizer(
 
     path = beside(weights, "config.cfg")
     config = read_config(path) if path.is_file() else {}
-    keys = () if "components" in config else ("nlp", "corpus")  # () for a pipeline's
+    is_pipelines = "components" in config or "corpora" in config
+    keys = () if is_pipelines else ("nlp", "corpus")
     found = check_sections({k: config[k] for k in keys if k in config})
     settings = found.corpus.as_it_stands()
     if tokenized is not None:
