@@ -7,7 +7,7 @@
 # Five stages: a first model; the same at a standing rate; the text three times at
 # twice the batch, and the mean of the weights over the last 29 %; from there once more
 # and a fifth, at a rate that falls to zero; then six epochs of a mix with newer texts;
-# and another of it, in smaller batches. Each goes on where it was stopped. The first
+# and another of it, in smaller batches. Each resumes where it was stopped. The first
 # four took 10 hours of one core of a CPU with AMX, the fifth 8 minutes of an H100, the
 # sixth 1.9 hours of one or two cores of a CPU without AMX.
 set -e

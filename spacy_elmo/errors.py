@@ -19,7 +19,7 @@ class CorpusError(ValueError):
 
 
 class TrainingError(RuntimeError):
-    """Pretraining cannot go on."""
+    """Pretraining cannot start or continue."""
 
 
 class DownloadError(RuntimeError):
@@ -139,7 +139,10 @@ class Errors:
     )
     E038 = "[ELMO038] {name} must be {wanted}, not {found!r}."
     E039 = "[ELMO039] The mix of the layers is not initialized: call nlp.initialize()."
-    E041 = "[ELMO041] This machine has no device '{device}' ({reason})."
+    E041 = (
+        "[ELMO041] This machine has no device '{device}' ({reason}). Give 'cpu', or "
+        "null to let spaCy choose."
+    )
     E042 = (
         "[ELMO042] '{name}' contains {value:.3g}, which overflows {dtype}: use float32."
     )
@@ -162,13 +165,13 @@ class Errors:
         "'spacy elmo pretrain' wrote: the official ones have none."
     )
     E055 = (
-        "[ELMO055] Interrupted while torch compiled, in step {step:,}. The same "
-        "command goes on from the last checkpoint."
+        "[ELMO055] Interrupted while torch compiled, in step {step:,}. Run the same "
+        "command again to resume from the last checkpoint."
     )
     E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to start over."
     E058 = (
         "[ELMO058] Interrupted after step {step:,} of {n_steps:,}. All of it is saved: "
-        "the same command goes on from there."
+        "run the same command again to resume."
     )
     E059 = (
         "[ELMO059] The vocabulary {path} has none of the words of the text. Give one "
@@ -214,7 +217,7 @@ class Errors:
         "[ELMO115] {path} cannot be written ({reason}). Make room if the disk is full, "
         "and start again: what is written stays."
     )
-    E116 = "[ELMO116] Interrupted. The same command goes on from here."
+    E116 = "[ELMO116] Interrupted. Run the same command again to resume."
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected exactly "
         'one. Mark it like this: "He made a spectacular [play] on the ball".'
@@ -306,10 +309,6 @@ class Warnings:
         "'{upstream}' ({found}): what it predicts means nothing. Give '{upstream}' the "
         "weights that it was trained with ('spacy elmo info' prints these digests), or "
         "train '{name}' again."
-    )
-    W009 = (
-        '[ELMOW009] training.precision = "bfloat16" is slower than float32 on this '
-        '{device}. "auto" takes what is fast.'
     )
     W010 = (
         "[ELMOW010] spaCy's tokenizer makes only {share:.1%} of the tokens of {path}: "

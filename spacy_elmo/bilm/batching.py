@@ -64,18 +64,9 @@ def make_batches(
     closed (bool): Whether the LSTMs read the boundary at their end, too. No word's
         vector depends on it; the state after the sentence does.
     """
-    lengths = [len(sentence) for sentence in sentences]
-    present = (i for i, n in enumerate(lengths) if n)
-    order = sorted(present, key=lambda i: -lengths[i])
-    batches: List[List[int]] = []
-    n_tokens = 0
-    for i in order:
-        n_tokens += lengths[i] + 2
-        if not batches or n_tokens > max_tokens:
-            batches.append([])
-            n_tokens = lengths[i] + 2
-        batches[-1].append(i)
-    for batch in batches:
+    boundaries = 2
+    lengths = [len(sentence) and len(sentence) + boundaries for sentence in sentences]
+    for batch in cut_by_length(lengths, max_tokens):
         texts = [list(sentences[i]) for i in batch]
         readings = []
         for first, last, step in ((BOS_ROW, EOS_ROW, 1), (EOS_ROW, BOS_ROW, -1)):
@@ -89,6 +80,24 @@ def make_batches(
             readings.append(reading._replace(places=places))
         spans = packed_steps([len(text) for text in texts])
         yield SentenceBatch(batch, np.concatenate(texts), spans, readings)
+
+
+def cut_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[List[int]]:
+    """Cut texts, given by their lengths, into batches of at most `max_tokens` tokens,
+    or of one longer text: the longest first, without the empty ones.
+    """
+    batch: List[int] = []
+    n_tokens = 0
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if not lengths[i]:
+            break
+        n_tokens += lengths[i]
+        if batch and n_tokens > max_tokens:
+            yield batch
+            batch, n_tokens = [], lengths[i]
+        batch.append(i)
+    if batch:
+        yield batch
 
 
 def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
@@ -122,7 +131,7 @@ def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
     for t, n in enumerate(alive if share else ()):
         at = starts[:n] + t
         # Distinct prefixes are numbered by their first sentence. That is their longest,
-        # so prefixes that go on come before those that end.
+        # so prefixes that continue come before those that end.
         first, following = _distinct(row[:n], words[at])
         moves[t] = _copies(row[n:], n) + (_copies(row[first], 0) if t else [])
         rows[at] = row = following

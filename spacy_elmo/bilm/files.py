@@ -9,8 +9,8 @@ from typing import BinaryIO, List, NamedTuple, Tuple, Union
 from ..errors import Errors, MissingWeights, WeightsError, looked_for
 
 # Patterns of names, and what errors call them. macOS leaves a "._" file beside each.
-OPTIONS = ("options.json", "[!.]*_options.json"), "options files"
-WEIGHTS = ("[!.]*.hdf5",), "*.hdf5 files"
+OPTIONS_NAMES = ("options.json", "[!.]*_options.json"), "options files"
+WEIGHTS_NAMES = ("[!.]*.hdf5",), "*.hdf5 files"
 FOREIGN_FILES = {"encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"}
 # Trained weights hardly shrink in an archive; small files are mostly structure.
 MAX_ZIP_RATIO = 10
@@ -38,8 +38,8 @@ def find_files(path: Union[str, Path]) -> ModelFiles:
         return _find_in_zip(path)
     if path.is_dir():
         names = _files_in(path)
-        weights = path / _only(path, names, *WEIGHTS)
-        options = path / _only(path, names, *OPTIONS)
+        weights = path / _only(path, names, *WEIGHTS_NAMES)
+        options = path / _only(path, names, *OPTIONS_NAMES)
     elif path.suffix == ".json" and path.is_file():
         raise WeightsError(Errors.E010.format(path=path))
     elif path.is_file():
@@ -60,13 +60,13 @@ def _find_in_zip(path: Path) -> ModelFiles:
                     problem = f"{name!r} would be outside of it"
                     raise WeightsError(Errors.E012.format(path=path, problem=problem))
             names = [name for name in names if not name.startswith("__MACOSX/")]
-            weights = _only(path, names, *WEIGHTS)
-            options = _only(path, names, *OPTIONS)
+            weights = _only(path, names, *WEIGHTS_NAMES)
+            options = _only(path, names, *OPTIONS_NAMES)
             return ModelFiles(
                 f"{path}:{options}",
-                _read(path, archive, options),
+                _read_member(path, archive, options),
                 f"{path}:{weights}",
-                io.BytesIO(_read(path, archive, weights)),
+                io.BytesIO(_read_member(path, archive, weights)),
             )
     except (
         *(zipfile.BadZipFile, zlib.error, UnicodeError, EOFError, OSError),
@@ -75,7 +75,7 @@ def _find_in_zip(path: Path) -> ModelFiles:
         raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
 
 
-def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
     info = archive.getinfo(name)
     compressed = min(info.compress_size, path.stat().st_size)  # as it says, at most
     if info.file_size > max(SMALL_BYTES, MAX_ZIP_RATIO * compressed):
@@ -93,7 +93,7 @@ def _options_beside(weights: Path) -> Path:
         if weights.with_name(name).is_file():
             return weights.with_name(name)
     names = _files_in(weights.parent)
-    return weights.with_name(_only(weights, names, *OPTIONS))
+    return weights.with_name(_only(weights, names, *OPTIONS_NAMES))
 
 
 def _files_in(folder: Path) -> List[str]:

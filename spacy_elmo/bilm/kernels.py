@@ -1,6 +1,6 @@
 """What the layers' functions share: pointwise kernels that torch.compile can fuse, the
-dtype of products, and products in float32 by the library that is faster here: oneDNN on
-AMD's processors, where MKL, which torch.mm calls, leaves half of the machine unused.
+dtype of products, and products in float32 by the library that is faster here. On AMD's
+processors that is oneDNN: MKL, which torch.mm calls, runs at half its speed there.
 """
 
 from contextlib import contextmanager
@@ -10,6 +10,8 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from .tuning import SMALL_WEIGHT
 
 Func = Callable[..., Any]
 _is_on = False
@@ -108,7 +110,8 @@ def pack(weight: Tensor) -> Weight:
 
 def multiply(x: Tensor, weight: Weight, plus: Optional[Tensor] = None) -> Tensor:
     """x W + plus. `plus` has shape (n_out,), or (n, n_out) and is overwritten."""
-    if weight.packed is None or len(x) == 1:  # MKL is faster then
+    is_small = len(x) == 1 and weight.dense.numel() <= SMALL_WEIGHT
+    if weight.packed is None or is_small:
         if plus is None:
             return x @ weight.dense
         add = torch.addmm if plus.dim() == 1 else torch.Tensor.addmm_

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from .kernels import casting
-from .lstm_grad import lstm_train
+from .lstm_grad import TrainedLSTM
 from .lstm_predict import Arithmetic, BFloat16, Float32, Int8, Moves, predict
 from .options import LSTMOptions
 from .tuning import ALIASED, KERNEL_PADDING
@@ -103,9 +103,12 @@ class LSTMLayer(nn.Module):
             assert not moves, "in training, no rows are shared"
             if index is not None:
                 x = x.index_select(0, index)
-            weights = self.kernel, self.projection
-            y, h, c = lstm_train(x, state, *weights, batch_sizes, keep, clips)
-            return y, LSTMState(h, c)
+            with casting(self.kernel) as dtype:
+                how = tuple(batch_sizes), keep, clips, dtype
+                y, *last = TrainedLSTM.apply(  # type: ignore[no-untyped-call]
+                    x, *state, self.kernel, self.projection, how
+                )
+            return y, LSTMState(*last)
         assert keep is None, "contiguous rows are for training"
         state = LSTMState(state.h.clone(), state.c.clone())
         with casting(self.kernel):  # no autocast

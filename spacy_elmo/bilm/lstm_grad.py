@@ -3,49 +3,23 @@ the weights are one matrix product over all time steps, and the products may run
 bfloat16 while state and sums stay in float32.
 """
 
-import math
 from functools import partial
 from itertools import accumulate
-from typing import Any, Callable, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .kernels import casting, fused, matmul, prefers_onednn
+from .kernels import fused, matmul, prefers_onednn
 from .tuning import ROW_MULTIPLE, TRAINING_PADDING
 
 Pointwise = Callable[[Tensor], Tensor]
-Clips = Tuple[float, float]
-# Batch sizes, `keep`, clips, and the dtype of the products.
-How = Tuple[Tuple[int, ...], Optional[Tensor], Clips, torch.dtype]
+# Batch sizes, `keep`, the clips of the cell and of the projection, and the dtype of the
+# products.
+How = Tuple[Tuple[int, ...], Optional[Tensor], Tuple[float, float], torch.dtype]
 
 aten = torch.ops.aten
-
-
-def lstm_train(
-    x: Tensor,
-    state: Tuple[Tensor, Tensor],
-    kernel: Tensor,
-    projection: Optional[Tensor],
-    batch_sizes: Sequence[int],
-    keep: Optional[Tensor] = None,
-    clips: Clips = (math.inf, math.inf),
-) -> Tuple[Tensor, Tensor, Tensor]:
-    """Run one LSTM layer so that it can be differentiated.
-
-    Shapes as in LSTMLayer, `state` is h and c, `clips` are those of the cell and of the
-    projection. The products run in the dtype of torch's autocast for the device if that
-    is on, else in that of the weights. No gradient flows into the state:
-    backpropagation through time is truncated there.
-
-    RETURNS (Tuple[Floats2d, Floats2d, Floats2d]): y (n_tokens, projection), and h
-        and c after each row's last step, detached.
-    """
-    with casting(kernel) as dtype:
-        run: Callable[..., Tuple[Tensor, Tensor, Tensor]] = _LSTM.apply
-        how = tuple(batch_sizes), keep, clips, dtype
-        return run(x, *state, kernel, projection, how)
 
 
 def cell_forward(
@@ -116,7 +90,12 @@ _FORWARD = partial(cell_forward, sigmoid=rational_sigmoid, tanh=rational_tanh)
 _BACKWARD = partial(cell_backward, tanh=rational_tanh)
 
 
-class _LSTM(torch.autograd.Function):
+class TrainedLSTM(torch.autograd.Function):
+    """A layer over packed sequences, shapes as in LSTMLayer: outputs, and h and c after
+    each row's last step. No gradient flows into the state: backpropagation through time
+    is truncated there.
+    """
+
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, h0: Tensor, c0: Tensor, kernel: Tensor,

@@ -59,8 +59,8 @@ class Float32:
 
     kernel (Floats2d): [b; W], see LSTMLayer.
     projection (Floats2d): W_P, or None.
-    trained (bool): Whether they may change. An optimizer writes to them unseen, so no
-        copy is made.
+    trained (bool): Whether the weights may change. Then no copy is made in another
+        layout: it would not see the updates of an optimizer.
     """
 
     def __init__(self, kernel: Tensor, projection: Optional[Tensor], trained: bool):
@@ -92,7 +92,7 @@ class Float32:
             for words in index.split(list(sizes)):
                 yield of_words.index_select(0, words)
             return
-        chunks = list(_chunks(sizes))
+        chunks = list(_step_chunks(sizes))
         xs = _chosen(x, index).split([sum(chunk) for chunk in chunks])
         for chunk, x_chunk in zip(chunks, xs):
             yield from multiply(x_chunk, self.w_input, bias).split(chunk)
@@ -234,7 +234,7 @@ def _cell(gates: Tensor, c: Tensor, clip: float) -> Tensor:
     return torch.neg(o, out=i).addcmul_(o, m, value=2)
 
 
-def _chunks(sizes: Sequence[int]) -> Iterator[List[int]]:
+def _step_chunks(sizes: Sequence[int]) -> Iterator[List[int]]:
     """Steps that follow one another, of at most CHUNK_TOKENS tokens or one step."""
     chunk: List[int] = []
     for n in sizes:

@@ -122,17 +122,14 @@ class BiLM(nn.Module):
         RETURNS (Tuple[Floats3d, LSTMState]): Layers, shape (n_words, L + 1,
             2 * projection), layer 0 being [x; x], and the state after each row.
         """
-        if state is None:
-            state = self.initial_state(len(batch.order))
         P, L = table.shape[1], self.options.lstm.n_layers
         y = table.new_empty(len(batch.rows), L + 1, 2 * P)
-
         rows = torch.from_numpy(batch.rows).to(table.device)
         x = table.index_select(0, rows)
         y[:, 0, :P], y[:, 0, P:] = x, x
         states = []
         for d, reading in enumerate(batch.readings):
-            before = LSTMState(state.h[d], state.c[d])
+            before = state and LSTMState(state.h[d], state.c[d])
             layers, last = self.run_reading(d, table, reading, before)
             for i, layer in enumerate(layers):
                 y[:, i + 1, d * P : (d + 1) * P] = layer
@@ -150,7 +147,8 @@ class BiLM(nn.Module):
 
         table (Floats2d): Token vectors, shape (n, projection).
         reading (Reading): Rows of the table.
-        state (LSTMState): Of the layers, as for `run_direction`.
+        state (LSTMState): Of the layers, as for `run_direction`, a row for each
+            sentence.
         RETURNS (Tuple[List[Floats2d], LSTMState]): The output of each layer at the
             places of the reading, sentence after sentence, and the state after the
             last step.
@@ -159,6 +157,9 @@ class BiLM(nn.Module):
         def on_device(x: Ints1d) -> Tensor:
             return torch.from_numpy(x).to(table.device)
 
+        if state is None:
+            zeros = self.initial_state(len(reading.places))
+            state = LSTMState(zeros.h[direction], zeros.c[direction])
         rows, index = np.unique(reading.inputs, return_inverse=True)
         moves = [
             [(start, on_device(rows)) for start, rows in copies]

@@ -108,8 +108,8 @@ def open_hdf5(files: ModelFiles) -> Iterator[Tuple[Any, Dict[str, Tuple[int, ...
 def read_weights(
     files: ModelFiles, bilm: nn.Module, layout: Callable[[], Layout]
 ) -> None:
-    """Read the weights of a biLM that has no memory yet: it gets some once the names
-    and shapes are known to be all that the options ask for, and nothing beside it.
+    """Read the weights into a biLM on the device "meta". It gets memory only once the
+    names and shapes in the file are those that the options ask for.
     """
     with open_hdf5(files) as (h5, found), torch.no_grad():
         # Not by torch.cat, which would import torch's compiler for tensors on "meta".

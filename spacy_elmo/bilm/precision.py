@@ -1,6 +1,7 @@
 """The precision of products."""
 
 import warnings
+from typing import Sequence
 
 import torch
 
@@ -19,10 +20,13 @@ NEEDS = {
 INT8_PRODUCT = "linear_with_input_q_dq_qweight_dq_output_fp32"
 
 
-def choose_precision(name: str, device: torch.device) -> str:
+def choose_precision(
+    name: str, device: torch.device, among: Sequence[str] = ("int8", "bfloat16")
+) -> str:
     """The precision to use on a device.
 
     name (str): The one asked for, of PRECISIONS.
+    among (Sequence[str]): What "auto" may take, the fastest first.
     RETURNS (str): The same; the fastest for "auto"; or "float32", with a warning, if
         the one asked for is slower than that.
     RAISES (ValueError): If there is no such precision.
@@ -30,7 +34,7 @@ def choose_precision(name: str, device: torch.device) -> str:
     check_precision(name)
     fast = {"int8": has_int8(device), "bfloat16": has_fast_bfloat16(device)}
     if name == "auto":
-        return next((low for low in fast if fast[low]), "float32")
+        return next((low for low in among if fast[low]), "float32")
     if fast.get(name, True):
         return name
     why = {"device": device.type, "missing": NEEDS[name]}

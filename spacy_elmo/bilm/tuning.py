@@ -3,9 +3,7 @@ result by more than its rounding. Figures are of a Xeon with AVX-512 and AMX: on
 core, time(another value) / time(this value), for en_elmo_sm and for the original size;
 most of it processor time beside other work, with about 0.05 of noise either way.
 benchmarks/tuning.py measures those in its TRIALS, the others were changed by hand;
-benchmarks/speed.py measures the whole. Which library multiplies in float32 is decided
-by `has_fast_onednn` in kernels.py: on one core of an EPYC with AVX-512, a step's
-product takes MKL 2.5 times as long as oneDNN.
+benchmarks/speed.py measures the whole.
 """
 
 import torch
@@ -15,6 +13,9 @@ import torch
 # the weights. A few percent faster than 4,096 on long texts; the layers of a batch
 # take 100 MB at the original size.
 MAX_BATCH_TOKENS = 8192
+# Commands read texts in batches of this length: characters, or tokens if the text is
+# split into words. At the original size, the layers of so many tokens take 200 MB.
+BATCH_LENGTH = 16_384
 # Distinct words in the token encoder at a time: bounds its memory to some 100 MB.
 MAX_BATCH_WORDS = 4096
 
@@ -38,6 +39,13 @@ def at_once(size: int, device: torch.device) -> int:
     """How many words or windows run through a convolution together: a GPU takes all."""
     return size if device.type == "cpu" else 1 << 40
 
+
+# -- Products in float32 ---------------------------------------------------------
+# On AMD's processors oneDNN multiplies (see `has_fast_onednn` in kernels.py): on one
+# core of an EPYC with AVX-512, a step's product takes MKL 2.5 times as long. But one
+# row times a weight of at most this many numbers is MKL's: oneDNN takes 1.2 to 2.4
+# times as long for it, and 0.6 to 0.8 times above that.
+SMALL_WEIGHT = 1 << 20
 
 # -- LSTM, float32 ---------------------------------------------------------------
 # Steps of up to this many tokens share one product of their inputs: with few rows,
@@ -73,6 +81,14 @@ ROW_MULTIPLE = 16
 THREADED_PRODUCT = 1 << 28
 
 # -- Pretraining -----------------------------------------------------------------
+# Documents that a process tokenizes at a time.
+BATCH_DOCUMENTS = 64
+# A tokenizer keeps all strings that it has seen: with more than these, it is rebuilt.
+# In `nlp.memory_zone()` it would forget them itself, and take three times as long.
+MAX_STRINGS = 200_000
+# Tokens and words that are written to the cache of a text at a time: bounds the memory.
+CACHED_TOKENS = 1 << 22
+CACHED_WORDS = 1 << 16
 # A run of fewer updates ends before compiling has paid: it takes about a minute.
 MIN_STEPS_TO_COMPILE = 1000
 # Tokens whose logits are in memory at a time on a CPU. With 2,048 negatives, compiled,

@@ -195,6 +195,6 @@ def run_project(output: Path) -> None:
     try:
         project_run(output, "all")
     except (KeyboardInterrupt, SystemExit):
-        msg.warn("Stopped. The same command goes on from here.", exits=1)
+        msg.warn("Stopped. Run the same command again to resume.", exits=1)
     msg.good("Install what you have made:")
     print("pip install", *sorted((output / "packages").glob("*/dist/*.whl")))

@@ -30,8 +30,8 @@ def pretrain_cli(
     """
     Pretrain the bidirectional language model of ELMo on raw text. To override
     settings in the config, for instance paths, give them as command line options:
-    --paths.train corpus.txt. The same command goes on where an earlier one in the
-    same directory was stopped.
+    --paths.train corpus.txt. To resume a run that was stopped, give the same command
+    again.
     """
     from ..pretraining.config import read_settings
     from ..pretraining.distributed import leave_joined_processes

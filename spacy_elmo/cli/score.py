@@ -6,6 +6,7 @@ import srsly
 import typer
 from spacy.cli._util import Arg, Opt
 
+from ..bilm.tuning import BATCH_LENGTH
 from ..errors import CorpusError, Errors
 from . import inputs
 from ._app import app
@@ -44,11 +45,11 @@ def score_cli(
     tokenizer = inputs.read_tokenizer(path, lang, tokenized)
     is_first = True
     # Printed as it comes: the text may be endless.
-    for part in inputs.batch_by_length(_read(text), inputs.BATCH_LENGTH):
+    for part in inputs.batch_by_length(_read_input(text), BATCH_LENGTH):
         sentences = [list(chain(*tokenizer([line]))) for line in part]
         surprisals = model.score(sentences, boundaries=True)
         for sentence, surprisal in zip(sentences, surprisals):
-            found = _describe(model, sentence, surprisal)
+            found = _to_record(model, sentence, surprisal)
             if as_jsonl:
                 print(srsly.json_dumps(found))
                 continue
@@ -56,10 +57,11 @@ def score_cli(
                 print("\t".join(found))
             is_first = False
             cells = (x if isinstance(x, list) else [x] for x in found.values())
-            print("\t".join(" ".join(map(str, cell)) for cell in cells))
+            row = (" ".join(map(str, cell)).replace("\t", " ") for cell in cells)
+            print("\t".join(row))
 
 
-def _read(text: str) -> Iterator[Any]:
+def _read_input(text: str) -> Iterator[Any]:
     from ..text import find_texts, read_lines, read_texts
 
     if text == "-":
@@ -74,7 +76,7 @@ def _read(text: str) -> Iterator[Any]:
         raise CorpusError(Errors.E050.format(path=f"{text}: it is empty"))
 
 
-def _describe(
+def _to_record(
     model: "LanguageModel", sentence: List[str], surprisal: "Floats2d"
 ) -> Dict[str, Any]:
     """What is known of a sentence, by the names of the columns."""

@@ -19,7 +19,7 @@ from ..bilm.model import Floats3d
 from ..errors import Warnings
 
 # Seconds to wait for another process: far longer than it takes to write a batch.
-TIMEOUT = 10.0
+DISK_TIMEOUT = 10.0
 
 
 class WordCache:
@@ -118,7 +118,7 @@ class SentenceCache:
         new = [i for i, layers in enumerate(found) if layers is None]
         sql = "SELECT layers, crc FROM layers WHERE words = ?"
         for i, row in zip(new, self._on_disk(sql, [(keys[i],) for i in new])):
-            layers = found[i] = self._read(row, len(sentences[i]))
+            layers = found[i] = self._decode(row, len(sentences[i]))
             if layers is not None:
                 self._keep(keys[i], layers)
         return found
@@ -140,7 +140,7 @@ class SentenceCache:
             self._layers[key] = X
             self.n_bytes += n_bytes
 
-    def _read(self, row: Any, n_words: int) -> Optional[Floats3d]:
+    def _decode(self, row: Any, n_words: int) -> Optional[Floats3d]:
         """The layers in a row of the file; None if it is damaged."""
         blob, crc = row or (b"", None)
         try:
@@ -159,7 +159,7 @@ class SentenceCache:
         if self._file is not None and rows:
             try:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
-                with closing(sqlite3.connect(self._file, timeout=TIMEOUT)) as disk:
+                with closing(sqlite3.connect(self._file, timeout=DISK_TIMEOUT)) as disk:
                     # What a power failure takes is computed again.
                     disk.execute("PRAGMA synchronous = OFF")
                     with disk:

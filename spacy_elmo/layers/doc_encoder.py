@@ -34,7 +34,7 @@ def build_bilm(
 
     weights (str): A name in `spacy_elmo.registry.weights`, or the path of a directory,
         .zip or .hdf5 file. Read when the model is initialized or first used. A
-        trained pipeline has its weights with it and does not ask for this again.
+        trained pipeline contains its weights, and this is no longer read.
     segmenter (Callable[[Doc], Iterable[Span]]): Cuts a Doc into what the biLM reads
         from a fresh state; null takes spacy_elmo.segment_sentences.v1.
     max_batch_tokens (int): Tokens that run through the LSTMs at a time, which bounds

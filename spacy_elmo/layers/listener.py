@@ -90,7 +90,7 @@ def forward(
             warning = Warnings.W001.format(upstream=model.attrs["upstream"])
             warnings.warn(warning, stacklevel=2)
     ops, shape = model.ops, (model.get_dim("nL"), model.get_dim("nO"))
-    found = [_read(doc, component) for doc in docs]
+    found = [_layers_of(doc, component) for doc in docs]
     Xs = [
         ops.alloc3f(len(doc), *shape) if X is None else ops.asarray3f(X)
         for doc, X in zip(docs, found)
@@ -136,10 +136,10 @@ def _check_digest(model: Model[InT, OutT], component: Any) -> None:
 
 
 def _missing(docs: InT, component: Optional[Any]) -> InT:
-    return [doc for doc in docs if len(doc) and _read(doc, component) is None]
+    return [doc for doc in docs if len(doc) and _layers_of(doc, component) is None]
 
 
-def _read(doc: Doc, component: Optional[Any]) -> Optional[Floats3d]:
+def _layers_of(doc: Doc, component: Optional[Any]) -> Optional[Floats3d]:
     """The layers, unless another component of the pipeline has set them."""
     layers = get_layers(doc)
     is_ours = component is None or is_set_by(doc, component.name)

@@ -28,7 +28,7 @@ Backprop = Callable[[List[Floats3d]], None]
 SavedFile = Tuple[Path, int, int, int]
 
 # The files of a component's folder. The last has the license of the weights.
-OPTIONS, WEIGHTS, META = "options.json", "weights.hdf5", "meta.json"
+OPTIONS_FILE, WEIGHTS_FILE, META_FILE = "options.json", "weights.hdf5", "meta.json"
 
 # Held while weights are read, while a cache is used and while the process forks, so
 # that the child (nlp.pipe with n_process) finds them whole and the lock free.
@@ -50,7 +50,7 @@ class BiLMShim(Shim):
     words: WordCache
     sentences: SentenceCache
     trainable: bool = False
-    # The text of META, which is saved with the weights.
+    # The text of META_FILE, which is saved with the weights.
     meta: Optional[str] = None
     # The file that holds these very weights, if there is one.
     _file: Optional[SavedFile] = None
@@ -65,7 +65,7 @@ class BiLMShim(Shim):
         """The biLM, read now if it was not yet."""
         with LOCK:
             if self._model is None:
-                self._read(resolve(self.source))
+                self._load(resolve(self.source))
             bilm: BiLM = self._model
             return bilm
 
@@ -166,43 +166,43 @@ class BiLMShim(Shim):
     def from_bytes(self, data: bytes) -> "BiLMShim":
         files = srsly.msgpack_loads(data)
         with make_tempdir() as folder:
-            for name in {OPTIONS, WEIGHTS, META}.intersection(files):
+            for name in {OPTIONS_FILE, WEIGHTS_FILE, META_FILE}.intersection(files):
                 (folder / name).write_bytes(files[name])
-            self._read(folder)
+            self._load(folder)
         return self
 
     def to_directory(self, directory: Path) -> None:
-        """Write options.json and weights.hdf5. Weights that stand unchanged in a file
-        of an earlier checkpoint are linked, where the file system can.
+        """Write options.json and weights.hdf5. Weights that an earlier checkpoint has
+        in a file are linked and not written again, if the file system supports it.
         """
-        bilm, target = self.bilm, directory / WEIGHTS
+        bilm, target = self.bilm, directory / WEIGHTS_FILE
         # A file does not have the weights that are trained, or their averages.
         file = None if self.trainable else self._file
         if file is not None and _link(file, target):
             options = bilm.options.to_json()
-            (directory / OPTIONS).write_text(options, encoding="utf8")
+            (directory / OPTIONS_FILE).write_text(options, encoding="utf8")
         else:
             # float16 where that loses nothing: weights that came in it go out in it.
             exact = all(torch.equal(p.half().float(), p) for p in bilm.parameters())
             bilm.save(directory, dtype="float16" if exact else "float32")
             self._file = _look_at(target)
-        meta = directory / META
+        meta = directory / META_FILE
         if self.meta is None:
             meta.unlink(missing_ok=True)  # that of the weights that were here
         else:
             meta.write_text(self.meta, encoding="utf8")
 
     def from_directory(self, directory: Path) -> "BiLMShim":
-        weights = directory / WEIGHTS
-        self._read(weights)
+        weights = directory / WEIGHTS_FILE
+        self._load(weights)
         self._file = _look_at(weights)
         return self
 
-    def _read(self, path: Path) -> None:
-        """Read a biLM, and the META beside it."""
+    def _load(self, path: Path) -> None:
+        """Read a biLM, and the META_FILE beside it."""
         bilm = BiLM.from_path(path).to(_choose_device(self.device))
         bilm.use_precision(self.precision)
-        meta = beside(path, META)
+        meta = beside(path, META_FILE)
         with LOCK:
             self._model = bilm.requires_grad_(self.trainable)
             self.meta = meta.read_text(encoding="utf8") if meta.is_file() else None

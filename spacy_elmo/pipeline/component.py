@@ -47,7 +47,7 @@ class ELMo(TrainablePipe):
     ) -> None:
         if vectors is not None:
             check_layer(vectors)
-        # That of the last Doc is another where this component was sourced.
+        # `last_vocab` is that of the last Doc: another one if this was sourced.
         self.vocab = self.last_vocab = vocab
         self.model = model
         self.name = name

@@ -16,7 +16,7 @@ import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..errors import CorpusError, Errors, require_same
+from ..errors import CorpusError, Errors, require_same, unusable
 from ..layers.architectures import Mix
 from ..storage import create_hdf5, replacing
 from ..storage import sha256 as sha256_of
@@ -69,7 +69,7 @@ class Job(NamedTuple):
 
 
 def open_folder(folder: Path, job: Dict[str, Any]) -> None:
-    """Make the folder of the parts, or go on with those that are there. No other run
+    """Make the folder of the parts, or resume with those that are there. No other run
     may be writing to it.
 
     RAISES (CorpusError): If the parts there are of another job.
@@ -115,7 +115,12 @@ def merge(folder: Path, output: Path) -> None:
     merged = folder / "merged"
     with _writing(merged) as out:
         for path in sorted(folder.glob("*.hdf5")):
-            with h5py.File(path, "r") as part:
+            try:
+                part = h5py.File(path, "r")
+            except OSError as e:
+                problem = f"cannot be read ({e}). Remove it to have it made again"
+                raise unusable(path, problem) from None
+            with part:
                 for number in sorted(int(name) for name in part if name != INDEX):
                     part.copy(str(number), out, name=str(len(out)))
     os.replace(merged, output)

@@ -56,8 +56,9 @@ def check_layer(layer: Layer, n_layers: Optional[int] = None) -> None:
     elif isinstance(layer, (int, np.integer)) and not isinstance(layer, bool):
         is_good = 0 <= layer < (n_layers or layer + 1)
     else:
-        s = np.asarray(layer, dtype=np.float32)
-        is_mix = s.ndim == 1 and (s >= 0).all() and np.isclose(s.sum(), 1, atol=1e-3)
+        s = np.asarray(layer)
+        is_list = s.dtype.kind in "fiu" and s.ndim == 1
+        is_mix = is_list and (s >= 0).all() and np.isclose(s.sum(), 1, atol=1e-3)
         is_good = bool(is_mix) and n_layers in (None, len(s))
     if not is_good:
         has = "" if n_layers is None else f" ({n_layers} layers)"

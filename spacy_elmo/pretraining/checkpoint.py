@@ -1,4 +1,4 @@
-"""What a killed run goes on from."""
+"""Checkpoints: what a stopped run resumes from."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ CHECKPOINT = "checkpoint.pt"
 # The one before, should the last be damaged.
 PREVIOUS = "checkpoint.previous.pt"
 
-# What may change between a run and the one that goes on from it: its length, how
+# What may change between a run and the one that resumes it: its length, how
 # often it reports, and what E053 advises to lower. Not keep_best: the best weights
 # before are gone.
 FREE: Dict[str, Any] = {
@@ -33,7 +33,7 @@ FREE: Dict[str, Any] = {
 
 def save_checkpoint(run: Run, output: Path) -> None:
     """Write a checkpoint beside its place and rename it; the last one stays as the
-    one before. It holds the rows of all processes: any number of them can go on.
+    one before. It holds the rows of all processes: any number of them can resume.
 
     RAISES (TrainingError): If it cannot be written, for instance on a full disk.
     """
@@ -120,7 +120,7 @@ def _restore(saved: Dict[str, Any], run: Run) -> None:
 
 
 def _identity(run: Run) -> Dict[str, Any]:
-    """What a checkpoint has to share with the run that goes on from it, by name."""
+    """What a checkpoint has to share with the run that resumes from it, by name."""
     corpus, settings = run.rows.corpus, run.settings
     training = settings.training.model_dump(exclude=FREE)
     words = "\n".join(corpus.words[: corpus.vocab_size])

@@ -12,6 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..bilm.characters import words_to_ids
+from ..bilm.tuning import CACHED_TOKENS, CACHED_WORDS
 from ..errors import CorpusError, Errors, unusable
 from ..storage import sha256
 from ..text import find_texts, read_documents
@@ -29,10 +30,6 @@ from .vocabulary import (
 )
 
 VERSION = 3
-# Bound the memory while a cache is written: tokens whose ids are rewritten at a time,
-# and words whose characters are.
-TOKENS_AT_ONCE = 1 << 22
-WORDS_AT_ONCE = 1 << 16
 
 
 class TextCounts(NamedTuple):
@@ -76,7 +73,7 @@ class Corpus(NamedTuple):
 
     def epoch(self, i: int, seed: int) -> Ints:
         """The documents that are read in epoch i, in the order of reading. Those of a
-        file have a fixed order, in which each epoch goes on where the one before
+        file have a fixed order, in which each epoch continues where the one before
         stopped: with a weight of 0.3, ten epochs read each document three times.
         """
         parts = []
@@ -172,7 +169,7 @@ def load_corpus(
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
         try:
-            documents = _read(files, tokenizer)
+            documents = _read_sentences(files, tokenizer)
             made = _write_cache(documents, making, weights, vocabulary, width)
             if not made["counts"]["sentences"]:
                 names = ", ".join(map(str, files))
@@ -229,7 +226,9 @@ def fingerprint(
     return hashlib.sha256(key.encode("utf8")).hexdigest()
 
 
-def _read(files: List[Path], tokenizer: Tokenizer) -> Iterator[Tuple[int, Tokenized]]:
+def _read_sentences(
+    files: List[Path], tokenizer: Tokenizer
+) -> Iterator[Tuple[int, Tokenized]]:
     """Each document with the number of its file, as sentences of words."""
     settings = tokenizer.settings
     texts = ((i, text) for i, file in enumerate(files) for text in read_documents(file))
@@ -264,12 +263,12 @@ def _write_cache(
     # Read and written chunk by chunk: pages of memory maps count as this process's.
     provisional = folder / "provisional.bin"
     with provisional.open("rb") as before, (folder / "tokens.bin").open("wb") as out:
-        while len(chunk := np.fromfile(before, np.int32, TOKENS_AT_ONCE)):
+        while len(chunk := np.fromfile(before, np.int32, CACHED_TOKENS)):
             rank[chunk].tofile(out)
     provisional.unlink()
     with (folder / "characters.bin").open("wb") as out:
-        for i in range(0, len(words), WORDS_AT_ONCE):
-            words_to_ids(words[i : i + WORDS_AT_ONCE], width).tofile(out)
+        for i in range(0, len(words), CACHED_WORDS):
+            words_to_ids(words[i : i + CACHED_WORDS], width).tofile(out)
     (folder / "words.txt").write_bytes(("\n".join(words) + "\n").encode("utf8"))
     counts["words"] = sum(n_read)
     counts["unknown"] = n_read[UNK_ID] + sum(frequency[w] for w in words[size:])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 # How long processes wait for one another. The first one tokenizes the text alone, which
 # may take hours. `torchrun` ends the others where one fails.
-TIMEOUT = timedelta(days=7)
+LONGEST_WAIT = timedelta(days=7)
 
 
 class Processes(NamedTuple):
@@ -73,7 +73,7 @@ def joined_processes(wanted: str) -> Iterator[Processes]:
         return
     if on_gpu:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT)
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=LONGEST_WAIT)
     try:
         yield Processes(dist.get_rank(), n, device)
     finally:
@@ -81,9 +81,9 @@ def joined_processes(wanted: str) -> Iterator[Processes]:
 
 
 def leave_joined_processes() -> None:
-    """End this process, if it is one of several, without the interpreter's own end:
-    DistributedDataParallel keeps gloo's threads (torch 2.13), of which one that still
-    runs then aborts the process.
+    """End this process, if it is one of several, without Python's own shutdown: there,
+    a thread that DistributedDataParallel leaves running (gloo, torch 2.13) would abort
+    the process.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         atexit._run_exitfuncs()

@@ -21,7 +21,7 @@ Floats1d = npt.NDArray[np.float64]
 class Perplexity(NamedTuple):
     """By the exact full softmax. A token is a word or the end of its sentence (for the
     backward direction, its beginning). Words outside the vocabulary count as
-    <UNK>, and cost no more than that: compare only where `n_unknown` is alike.
+    <UNK>, which is easy to predict: compare only models with a similar `n_unknown`.
     `average` is the mean of both directions, as the paper reports it;
     `bits_per_character` is of the average likelihood, over the characters of the
     words and one more per token. `files` has that of each file where there are several.

@@ -61,9 +61,9 @@ def load_start(
 ) -> None:
     """Set a biLM and its softmax to those of a trained model.
 
-    Words that both vocabularies have keep their rows of the softmax. New ones start
-    from the row of <UNK>, as which the model read them, and share its probability. A
-    model without a softmax, such as the official ones, leaves the softmax as it is.
+    Words that both vocabularies have keep their rows of the softmax. New words, which
+    were <UNK> to the model, start from its row and share its probability. A model
+    without a softmax, such as the official ones, leaves the softmax as it is.
 
     words (Sequence[str]): The words of the softmax, in its order.
     name_or_path (str or Path): The model.

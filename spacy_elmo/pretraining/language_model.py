@@ -9,10 +9,9 @@ from typing import List, Optional, Sequence, Tuple, Union
 import numpy as np
 import numpy.typing as npt
 import torch
-from spacy.training.batchers import minibatch_by_words
 
 from ..bilm import BiLM
-from ..bilm.batching import make_reading
+from ..bilm.batching import cut_by_length, make_reading
 from ..bilm.characters import BOS, EOS, check_words
 from ..bilm.files import find_files
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
@@ -207,10 +206,7 @@ def log_likelihoods(
     distinct = np.unique(np.concatenate([[BOS_ID], *texts]))
     table = bilm.encode_words([words[i] for i in distinct])
     found = [np.empty((2, len(text))) for text in texts]
-    longest_first = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
-    for batch in minibatch_by_words(
-        longest_first, MAX_BATCH_TOKENS, get_length=lambda row: len(texts[row])
-    ):
+    for batch in cut_by_length(list(map(len, texts)), MAX_BATCH_TOKENS):
         both = [directions(texts[row]) for row in batch]
         ends = np.cumsum([len(texts[row]) for row in batch])
         for d in range(2):

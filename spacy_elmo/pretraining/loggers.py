@@ -42,7 +42,7 @@ class Log:
         held-out text as the score.
     folder (Path): Has log.jsonl. What an earlier run wrote is kept, but for the lines
         after `step` and the closing one ("final"), which are written again.
-    step (int): The step from which the run goes on; 0 begins a log.
+    step (int): The step from which the run resumes; 0 begins a log.
     RAISES (CorpusError): If there is no such logger, or if it cannot be set up.
     """
 

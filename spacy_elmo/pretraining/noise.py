@@ -1,4 +1,4 @@
-"""Noise that real text has: some documents of a corpus get it, the same in each run."""
+"""Noise as in real text, added to some documents of a corpus, the same in each run."""
 
 import random
 from typing import Any, Iterable, Iterator, Tuple
@@ -17,7 +17,7 @@ def with_ascii_quotes(
     documents: Iterable[Tuple[int, Any]], settings: CorpusSettings
 ) -> Iterator[Tuple[int, Any]]:
     """Documents as they are read, some with ASCII quotes."""
-    chosen = _choose("ascii_quotes", settings.ascii_quotes)
+    chosen = _draw("ascii_quotes", settings.ascii_quotes)
     for (source, document), is_chosen in zip(documents, chosen):
         yield source, _replace_quotes(document) if is_chosen else document
 
@@ -28,8 +28,8 @@ def with_noise(
     """Tokenized documents, some in lower case and some without punctuation: their
     sentences are still those of the text.
     """
-    lower = _choose("lower_case", settings.lower_case)
-    bare = _choose("no_punctuation", settings.no_punctuation)
+    lower = _draw("lower_case", settings.lower_case)
+    bare = _draw("no_punctuation", settings.no_punctuation)
     for (source, sentences), is_lower, is_bare in zip(documents, lower, bare):
         if is_lower:
             sentences = [
@@ -40,7 +40,7 @@ def with_noise(
         yield source, [sentence for sentence in sentences if sentence]
 
 
-def _choose(name: str, share: float) -> Iterator[bool]:
+def _draw(name: str, share: float) -> Iterator[bool]:
     rng = random.Random(name)
     while True:
         yield rng.random() < share

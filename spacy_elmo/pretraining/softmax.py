@@ -90,7 +90,7 @@ class Softmax(nn.Module):
         `forward`.
         """
         parts: List[Tensor] = []
-        for chunk in _chunks(h, len(self.bias)):
+        for chunk in _token_chunks(h, len(self.bias)):
             logits = matmul(h[chunk], self.weight.t()).add_(self.bias)
             target = logits.gather(1, targets[chunk, None])[:, 0]
             parts.append(target - logits.logsumexp(1))
@@ -137,7 +137,7 @@ def _loss_and_gradients(
     d_bias = torch.zeros_like(bias)
     d_target = torch.empty_like(h)  # of the row of each token's target
     total = h.new_zeros(())
-    for chunk in _chunks(h, len(w)):
+    for chunk in _token_chunks(h, len(w)):
         h_c, target = h[chunk], targets[chunk]
         logits = matmul(h_c.to(dtype), w.t())  # (chunk, S)
         w_true = weight.index_select(0, target)
@@ -183,7 +183,7 @@ def exponentials(
     return p.to(logits.dtype), p_true, z, (z.log() + highest - true).sum()
 
 
-def _chunks(h: Tensor, n_words: int) -> List[slice]:
+def _token_chunks(h: Tensor, n_words: int) -> List[slice]:
     """Slices of the tokens whose logits for `n_words` words are in memory at once."""
     size = max(1, MAX_LOGITS_OF_GPU // n_words)
     if h.device.type == "cpu":

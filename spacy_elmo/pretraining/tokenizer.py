@@ -12,16 +12,13 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 from spacy.language import Language
 from spacy.util import import_file, minibatch, registry
 
+from ..bilm.tuning import BATCH_DOCUMENTS, MAX_STRINGS
 from ..errors import CorpusError, Errors, unusable
 from .config import CorpusSettings
 
 # The sentences of a document.
 Tokenized = List[List[str]]
 
-BATCH_DOCUMENTS = 64
-# A tokenizer keeps all strings that it has seen: with more than these, it is rebuilt.
-# In `nlp.memory_zone()` it would forget them itself, and take three times as long.
-MAX_STRINGS = 200_000
 # The files of the cache hold one word per line.
 _LINE_BREAKS = str.maketrans("\n\r", "  ")
 

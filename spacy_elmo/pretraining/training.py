@@ -19,7 +19,7 @@ from tqdm import tqdm
 from wasabi import msg
 
 from ..bilm.kernels import use_fusion
-from ..bilm.precision import has_fast_bfloat16
+from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..storage import hold
@@ -35,16 +35,16 @@ from .run import Run, count_steps, start_run, train_step
 from .vocabulary import write_vocabulary
 from .windows import Window
 
-CONFIG = "config.cfg"
-LOCK = ".pretrain.lock"
-# Share of unknown words from which a perplexity says little.
+CONFIG_FILE = "config.cfg"
+LOCK_FILE = ".pretrain.lock"
+# With a larger share of unknown words, a perplexity says little.
 MANY_UNKNOWN = 0.5
 
 
 def pretrain(
     settings: Settings, output: Path, *, silent: bool = False
 ) -> Optional[Perplexity]:
-    """Train a biLM on text, or go on where an earlier run in the same folder was
+    """Train a biLM on text, or resume an earlier run in the same folder that was
     stopped.
 
     output (Path): Receives options.json, weights.hdf5, vocab.txt, config.cfg,
@@ -52,8 +52,8 @@ def pretrain(
     silent (bool): No messages, and no progress bar of the training.
     RETURNS (Perplexity): Of the held-out text, if there is one.
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
-    RAISES (TrainingError): If the training cannot go on, or was interrupted by SIGINT
-        or SIGTERM: then all that was done is saved.
+    RAISES (TrainingError): If the training cannot continue, or was interrupted by
+        SIGINT or SIGTERM: then all that was done is saved.
     """
     # oneDNN keeps a compiled product for each shape, 1024 by default. Each batch has
     # another number of distinct words: in bfloat16 that would grow by gigabytes.
@@ -62,7 +62,7 @@ def pretrain(
         silent = silent or not processes.is_first
         if processes.is_first:
             busy = TrainingError(Errors.E114.format(path=output))
-            stack.enter_context(hold(output / LOCK, busy))
+            stack.enter_context(hold(output / LOCK_FILE, busy))
             # Files that a run left that was killed while it wrote
             for name in (CHECKPOINT, LOG, VOCABULARY, "options.json", "weights.hdf5"):
                 for left in output.glob(f".{name}.*"):
@@ -75,14 +75,14 @@ def pretrain(
         _check_words(settings, train, dev)
         run = prepare_run(settings, train, processes)
         if not silent:
-            msg.info(_describe(run.settings, train))
+            msg.info(_summary(run.settings, train))
         load_checkpoint(run, output)
         if run.step and not silent:
             msg.info(f"Resuming after step {run.step:,} of {run.n_steps:,}.")
         log = None
         if processes.is_first:
             # Not before it is sure that the folder holds no other run.
-            Config(settings.config).to_disk(output / CONFIG)
+            Config(settings.config).to_disk(output / CONFIG_FILE)
             write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
             log = Log(settings, output, run.step)
         return _Training(run, dev, output, log, silent).train()
@@ -90,7 +90,7 @@ def pretrain(
 
 def prepare_run(settings: Settings, corpus: Corpus, processes: Processes) -> Run:
     """A run before its first update, whose precision and compiling are chosen."""
-    settings = _choose(settings, corpus, processes.device)
+    settings = _decide(settings, corpus, processes.device)
     use_fusion(settings.training.compile is True)
     return start_run(settings, corpus, processes)
 
@@ -261,15 +261,11 @@ def _noticed_signals() -> Iterator[List[int]]:
             signal.signal(number, handler)
 
 
-def _choose(settings: Settings, corpus: Corpus, device: torch.device) -> Settings:
+def _decide(settings: Settings, corpus: Corpus, device: torch.device) -> Settings:
     """The settings with precision and compile decided, where they are "auto"."""
     training = settings.training
-    fast = has_fast_bfloat16(device)
-    chosen = {"precision": training.precision, "compile": training.compile}
-    if training.precision == "auto":
-        chosen["precision"] = "bfloat16" if fast else "float32"
-    elif training.precision == "bfloat16" and not fast:
-        warnings.warn(Warnings.W009.format(device=device.type), stacklevel=4)
+    precision = choose_precision(training.precision, device, among=("bfloat16",))
+    chosen = {"precision": precision, "compile": training.compile}
     if training.compile == "auto":
         is_long = count_steps(training, corpus) >= MIN_STEPS_TO_COMPILE
         chosen["compile"] = is_long and _has_compiler(device)
@@ -296,7 +292,7 @@ def _check_words(settings: Settings, train: Corpus, dev: Dict[str, Corpus]) -> N
             warnings.warn(Warnings.W006.format(share=share, path=path), stacklevel=3)
 
 
-def _describe(settings: Settings, corpus: Corpus) -> str:
+def _summary(settings: Settings, corpus: Corpus) -> str:
     """What is trained on, and how."""
     counts, training = corpus.counts, settings.training
     longest = settings.options.char_cnn.max_characters_per_token - 2

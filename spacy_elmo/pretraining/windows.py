@@ -48,7 +48,7 @@ class Rows:
     """The corpus as contiguous rows: documents are shuffled for each epoch and dealt
     out, and each row reads its documents end to end. A batch is the next window of
     `steps` tokens of every row, so that the state of the LSTMs can be carried. A row
-    that has read all of its documents goes on with those of the next epoch, whatever
+    that has read all of its documents continues with those of the next epoch, whatever
     the others do: nothing is left out at the end of an epoch.
 
     n_rows (int): Rows over all processes: the global batch.
@@ -86,7 +86,7 @@ class Rows:
 
     @property
     def positions(self) -> Ints:
-        """Where each row is, (n, 3): all that it takes to go on from here."""
+        """Where each row is, (n, 3): all that it takes to resume from here."""
         rows = range(len(self.mine))
         return np.stack([self._skip(r, self._n_read)[0] for r in rows])
 
@@ -97,7 +97,7 @@ class Rows:
         return float(epoch + document * self.n_rows / self.corpus.documents_per_epoch)
 
     def load_positions(self, positions: List[List[int]]) -> None:
-        """Go on from where the rows of all processes were."""
+        """Resume from where the rows of all processes were."""
         start = np.array(positions)[self.mine.start : self.mine.stop]
         if start.shape != self._start.shape or start.min() < 0:
             raise ValueError("rows are at impossible places")

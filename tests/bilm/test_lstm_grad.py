@@ -5,13 +5,18 @@ import torch
 
 from spacy_elmo.bilm.batching import packed_steps
 from spacy_elmo.bilm.lstm_grad import (
+    TrainedLSTM,
     cell_forward,
-    lstm_train,
     rational_sigmoid,
     rational_tanh,
 )
 
 DIM, WIDTH = 5, 3
+
+
+def trained_lstm(x, state, kernel, projection, sizes, keep, clips):
+    how = tuple(sizes), keep, clips, torch.float32
+    return TrainedLSTM.apply(x, *state, kernel, projection, how)
 
 
 def plain_lstm(x, state, kernel, projection, sizes, keep, clips):
@@ -54,7 +59,7 @@ def test_the_gradients_are_those_of_the_equations(sizes, projected, clips, kept)
     keep = (draw(n, 1) > -0.5).float() if kept else None
     wanted = draw(n, width)
     found = []
-    for run in (lstm_train, plain_lstm):
+    for run in (trained_lstm, plain_lstm):
         given = (x, kernel, projection) if projected else (x, kernel)
         params = [p.clone().requires_grad_() for p in given]
         weights = params[1], params[2] if projected else None
@@ -68,9 +73,9 @@ def test_the_gradients_are_those_of_the_equations(sizes, projected, clips, kept)
 
 def test_a_second_backward_pass_is_refused_and_not_wrong():
     x = torch.randn(4, 3, requires_grad=True)
-    y, _, _ = lstm_train(
+    y, _, _ = trained_lstm(
         x, (torch.zeros(2, 3), torch.zeros(2, 5)), torch.randn(7, 20),
-        torch.randn(5, 3), [2, 2],
+        torch.randn(5, 3), [2, 2], None, (3.0, 3.0),
     )  # fmt: skip
     y.sum().backward(retain_graph=True)
     with pytest.raises((TypeError, RuntimeError)):

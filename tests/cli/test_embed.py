@@ -240,7 +240,7 @@ def test_a_stopped_run_goes_on_where_it_was(embed, monkeypatch, tmp_path):
         write(job, path, docs)
 
     monkeypatch.setattr(vector_files, "write_part", stop_at_the_second)
-    with pytest.raises(AssertionError, match="ELMO116.*The same command goes on"):
+    with pytest.raises(AssertionError, match="ELMO116.*Run the same command again"):
         embed()
     assert not (tmp_path / "out.hdf5").exists()
     part = tmp_path / "out.hdf5.parts" / written[0]
@@ -395,6 +395,24 @@ def test_what_a_killed_run_left_half_written_is_removed(
     assert result.exit_code == 0 and not leftover.exists()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"corpus.txt", output}
+
+
+def test_a_damaged_part_is_named(embed, monkeypatch, tmp_path):
+    parts = tmp_path / "out.hdf5.parts"
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(vector_files, "merge", stop)
+        with pytest.raises(AssertionError):
+            embed()
+    part = min(parts.glob("*.hdf5"))
+    part.write_bytes(part.read_bytes()[:1000])
+    with pytest.raises(AssertionError, match=f"ELMO051.*{part.name}.*Remove it"):
+        embed()
+    part.unlink()
+    assert len(embed()) == len(TEXTS) + 1
 
 
 @pytest.mark.parametrize("output", ["out", "out.hdf5"])

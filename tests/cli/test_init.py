@@ -143,7 +143,7 @@ def test_a_run_that_fails_says_how_to_go_on(project, elmo, command, monkeypatch)
     output, _ = project
     monkeypatch.setattr(sys, "executable", "false")
     result = elmo(*command(output))
-    assert result.exit_code == 1 and "The same command goes on" in result.text
+    assert result.exit_code == 1 and "Run the same command again" in result.text
 
 
 def test_every_step_of_the_project(

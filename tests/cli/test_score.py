@@ -29,6 +29,14 @@ def test_a_line_for_each_line_of_the_text(elmo, trained, tmp_path):
     assert [row[6] for row in rows] == ["", "", "", "1"]
 
 
+def test_a_tab_in_a_word_begins_no_column(elmo, trained, tmp_path):
+    path = tmp_path / "text.jsonl"
+    path.write_text(json.dumps({"tokens": ["the", "dog\tbarks"]}) + "\n")
+    result = elmo("score", path, "--weights", trained[0])
+    header, row = (line.split("\t") for line in result.output.splitlines())
+    assert len(row) == len(header) and row[3] == "the dog barks"
+
+
 def test_json_lines_add_up_to_what_evaluate_says(elmo, trained, texts, lines, tmp_path):
     result = elmo("score", texts[1], "--weights", trained[0], "--jsonl")
     found = [json.loads(line) for line in result.output.splitlines()]

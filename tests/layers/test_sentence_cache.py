@@ -198,7 +198,7 @@ def test_damaged_rows_are_computed_again(damage, calm_weights, docs, tmp_path):
 def test_a_lock_that_lasts_is_a_warning_and_goes_on_without_the_disk(
     calm_weights, docs, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(caches, "TIMEOUT", 0.1)
+    monkeypatch.setattr(caches, "DISK_TIMEOUT", 0.1)
     settings = {"sentence_cache_path": str(tmp_path)}
     wanted = run(build_bilm(calm_weights, **settings), docs[:2])
     layer = build_bilm(calm_weights, **settings)
@@ -218,7 +218,7 @@ def test_a_process_at_work_keeps_no_other_from_the_file(
     calm_weights, docs, tmp_path, monkeypatch
 ):
     """In the middle of one run, after its first batch, another runs to its end."""
-    monkeypatch.setattr(caches, "TIMEOUT", 0.1)
+    monkeypatch.setattr(caches, "DISK_TIMEOUT", 0.1)
     settings = {"sentence_cache_path": str(tmp_path), "max_batch_tokens": 1}
     one, other = (build_bilm(calm_weights, **settings) for _ in range(2))
     n_batches, forward = [], BiLM.forward

@@ -182,6 +182,11 @@ def test_layers_that_cannot_be_are_refused_at_once(layer, make_nlp):
         make_nlp(layer)
 
 
+def test_weights_that_are_no_numbers_are_refused(nlp):
+    with pytest.raises(ValueError, match=r"ELMO124.*\['a'\] is neither"):
+        set_vector_hooks(nlp(TEXT), ["a"])
+
+
 @pytest.mark.parametrize("layer", [3, [0.5, 0.5]])
 def test_layers_that_the_weights_do_not_have_are_refused(layer, make_nlp):
     nlp = make_nlp(layer)

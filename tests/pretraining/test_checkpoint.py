@@ -134,7 +134,7 @@ def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypat
 
     monkeypatch.setattr(training, "train_step", train_step)
     for n in arriving:
-        with pytest.raises(TrainingError, match=f"ELMO058.*step {n} of 8.*goes on"):
+        with pytest.raises(TrainingError, match=f"ELMO058.*step {n} of 8.*again"):
             pretrain(settings, broken, silent=True)
         assert not (broken / "weights.hdf5").exists()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -189,7 +189,7 @@ def test_a_run_is_saved_by_time_too(make_settings, tmp_path, stop_at):
 
 def test_two_runs_do_not_share_a_folder(make_settings, tmp_path):
     output = tmp_path / "out"
-    with hold(output / training.LOCK):
+    with hold(output / training.LOCK_FILE):
         with pytest.raises(TrainingError, match="ELMO114.*out"):
             pretrain(make_settings(), output, silent=True)
     assert not (output / "corpus").exists()

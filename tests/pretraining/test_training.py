@@ -8,7 +8,7 @@ import pytest
 import torch
 from runs import assert_same_run, losses, read_log, weights
 
-from spacy_elmo.bilm import BiLM
+from spacy_elmo.bilm import BiLM, precision
 from spacy_elmo.errors import CorpusError, TrainingError
 from spacy_elmo.pretraining import checkpoint, training
 from spacy_elmo.pretraining.config import OptimizerSettings, read_settings
@@ -189,13 +189,14 @@ def test_precision_and_compiling_are_chosen(
         (True, 9, "Products in bfloat16, not compiled"),
         (False, 8, "Products in float32, compiled"),
     ):
-        monkeypatch.setattr(training, "has_fast_bfloat16", lambda _, fast=fast: fast)
+        monkeypatch.setattr(precision, "has_fast_bfloat16", lambda _, fast=fast: fast)
         monkeypatch.setattr(training, "MIN_STEPS_TO_COMPILE", least)
         pretrain(settings, tmp_path / wanted)
         assert wanted in " ".join(capsys.readouterr().out.split())
         assert compiled.pop() is not fast
-    with pytest.warns(UserWarning, match="ELMOW009.*slower than float32"):
+    with pytest.warns(UserWarning, match="ELMOW002.*using float32"):
         pretrain(make_settings(dev=False, precision="bfloat16"), tmp_path / "asked")
+    assert "Products in float32" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_vocabulary_without_the_words_of_the_text_is_noticed(make_settings, tmp_path):

@@ -40,6 +40,9 @@ def test_the_mark_that_ends_official_files_is_no_word(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes(b"<S>\r\n</S>\r\n<UNK>\r\nthe\r\n!!!MAXTERMID\r\n")
     assert read_vocabulary(path) == [*SPECIAL, "the"]
+    # A word of a text that stands elsewhere is a word.
+    path.write_text("<S>\n</S>\n<UNK>\n!!!MAXTERMID\nthe\n")
+    assert read_vocabulary(path) == [*SPECIAL, "!!!MAXTERMID", "the"]
 
 
 @pytest.mark.parametrize(
