@@ -13,9 +13,6 @@ import torch
 # the weights. A few percent faster than 4,096 on long texts; the layers of a batch
 # take 100 MB at the original size.
 MAX_BATCH_TOKENS = 8192
-# Commands read texts in batches of this length: characters, or tokens if the text is
-# split into words. At the original size, the layers of so many tokens take 200 MB.
-BATCH_LENGTH = 16_384
 # Distinct words in the token encoder at a time: bounds its memory to some 100 MB.
 MAX_BATCH_WORDS = 4096
 

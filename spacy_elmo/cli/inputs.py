@@ -12,7 +12,6 @@ from spacy.tokens import Doc
 from spacy.util import load_model
 from thinc.api import Model
 
-from ..bilm.tuning import BATCH_LENGTH
 from ..errors import CorpusError, Errors, WeightsError
 
 if TYPE_CHECKING:
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
     from ..pretraining.tokenizer import Tokenizer
 
 DEFAULT_WEIGHTS = "en_elmo_sm"
+# Texts are read in batches of this length: characters, or tokens if they are split into
+# words. At the original size, the layers of this many tokens take 200 MB.
+BATCH_LENGTH = 16_384
 RULES = "spacy.Tokenizer.v1"  # needs no package
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"

@@ -6,7 +6,6 @@ import srsly
 import typer
 from spacy.cli._util import Arg, Opt
 
-from ..bilm.tuning import BATCH_LENGTH
 from ..errors import CorpusError, Errors
 from . import inputs
 from ._app import app
@@ -45,7 +44,7 @@ def score_cli(
     tokenizer = inputs.read_tokenizer(path, lang, tokenized)
     is_first = True
     # Printed as it comes: the text may be endless.
-    for part in inputs.batch_by_length(_read_input(text), BATCH_LENGTH):
+    for part in inputs.batch_by_length(_read_input(text), inputs.BATCH_LENGTH):
         sentences = [list(chain(*tokenizer([line]))) for line in part]
         surprisals = model.score(sentences, boundaries=True)
         for sentence, surprisal in zip(sentences, surprisals):
