@@ -156,9 +156,9 @@ class Errors:
         "more text, or put empty lines between the documents of a .txt."
     )
     E053 = (
-        "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}; words in {dump}"
-        "). Lower 'learn_rate' or 'grad_clip', or take precision = \"float32\", and go "
-        "on from the last checkpoint."
+        "[ELMO053] The {what} is {value} at step {step} (epoch {epoch}). The words of "
+        "the batch are in {dump}. Lower 'learn_rate' or 'grad_clip', or set precision ="
+        ' "float32", and run the command again to resume from the last checkpoint.'
     )
     E054 = (
         "[ELMO054] {path} has no softmax, so it is no language model. Take one that "
@@ -178,7 +178,7 @@ class Errors:
         "of the same language, spelling and tokenization. If it was made from the text,"
         " lower 'vocabulary.min_count' or give more text."
     )
-    E060 = "[ELMO060] {path} has another [model]: {what}. Give the same."
+    E060 = "[ELMO060] {path} has other settings in [model]: {what}. Use the same."
     E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
     # Downloads
     E100 = (
@@ -214,8 +214,8 @@ class Errors:
         "Wait until it ends, or give another path."
     )
     E115 = (
-        "[ELMO115] {path} cannot be written ({reason}). Make room if the disk is full, "
-        "and start again: what is written stays."
+        "[ELMO115] {path} cannot be written ({reason}). Free space if the disk is "
+        "full, and run it again: what was written is kept."
     )
     E116 = "[ELMO116] Interrupted. Run the same command again to resume."
     E120 = (
@@ -227,7 +227,7 @@ class Errors:
         "tokens there are {tokens}. Put them around one whole token."
     )
     E122 = "[ELMO122] {pipeline} has no 'elmo' component. Give another, or --weights."
-    E123 = "[ELMO123] {name} is a biLM, see 'spacy elmo info': give a pipeline."
+    E123 = "[ELMO123] {name} is a biLM, not a pipeline. Give a pipeline."
     E124 = (
         "[ELMO124] {layer!r} is neither a layer nor a mix{has}: use 'top', 'mean', the "
         "number of a layer from 0 to L, or L + 1 weights, none negative, that sum to 1."
@@ -255,7 +255,7 @@ class Errors:
         "--dev, or {wanted} sentences or more."
     )
     E133 = (
-        "[ELMO133] {path} is there already. Replace it by --force, or give another "
+        "[ELMO133] {path} is there already. Replace it with --force, or give another "
         "folder, --name or --version."
     )
     E134 = "[ELMO134] Packages are made by 'build' or 'wheel': pip install build"
@@ -275,12 +275,17 @@ class Errors:
     E139 = (
         "[ELMO139] {name!r} is not a valid package name. Take one like hu_novels_elmo."
     )
+    E140 = (
+        "[ELMO140] The words of {path} have {length:.0f} bytes on average: there seem "
+        "to be no spaces between them. Give text that is split into words, and "
+        "--tokenized."
+    )
 
 
 class Warnings:
     W001 = (
         "[ELMOW001] A listener of upstream '{upstream}' got Docs without ELMo vectors "
-        "and predicts from zeros. Enable its 'elmo', put it before, or source it too."
+        "and predicts from zeros. Enable that 'elmo', move it before, or source both."
     )
     W002 = (
         '[ELMOW002] precision = "{precision}" is slower than float32 on this {device}, '

@@ -56,7 +56,7 @@ def _find_in_zip(path: Path) -> ModelFiles:
             for name in names:
                 # Nothing is ever unpacked to a disk, but such names are an attack.
                 file = PurePosixPath(name.replace("\\", "/"))
-                if file.is_absolute() or ".." in file.parts or ":" in file.parts[0]:
+                if file.is_absolute() or ".." in file.parts or ":" in name:
                     problem = f"{name!r} would be outside of it"
                     raise WeightsError(Errors.E012.format(path=path, problem=problem))
             names = [name for name in names if not name.startswith("__MACOSX/")]
@@ -106,7 +106,8 @@ def _only(path: Path, names: List[str], patterns: Tuple[str, ...], what: str) ->
     if foreign:
         known = ", ".join(sorted(foreign))
         raise WeightsError(Errors.E003.format(path=path, found=known))
-    found = [str(file) for file in files if any(map(file.match, patterns))]
+    both = zip(names, files)
+    found = [name for name, file in both if any(map(file.match, patterns))]
     if len(found) != 1:
         inside = [str(options.parent) for options in path.glob("*/options.json")]
         hint = f" Did you mean {' or '.join(inside[:2])}?" if inside else ""

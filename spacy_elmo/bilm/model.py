@@ -102,7 +102,7 @@ class BiLM(nn.Module):
         model is now. Training and `save` stay as they are.
 
         name (str): "float32", exact to 1e-5; "bfloat16"; "int8"; or "auto", the
-            fastest. One that is slower than float32 here warns, and is float32.
+            fastest. If it is slower than float32 here, this warns and uses float32.
         RAISES (ValueError): If there is no such precision.
         """
         name = choose_precision(name, self.encoder.char_embed.device)

@@ -156,7 +156,7 @@ def read_dataset(h5: Any, name: str, files: ModelFiles) -> Floats:
                 return array
             problem = "NaN or infinite numbers"
     except Exception as e:  # h5py raises nearly anything on damaged files
-        problem = f"what cannot be read: the file is damaged ({e})"
+        problem = f"unreadable numbers: the file is damaged ({e})"
     path = files.weights_name
     raise WeightsError(Errors.E011.format(path=path, name=name, problem=problem))
 

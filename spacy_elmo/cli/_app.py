@@ -5,6 +5,7 @@ import typer
 from spacy.cli._util import app as spacy_app
 from typer.core import TyperGroup
 from wasabi import msg
+from wasabi.printer import Printer
 
 
 class Commands(TyperGroup):
@@ -17,7 +18,8 @@ class Commands(TyperGroup):
 
         def show(message: Any, *args: Any, **kwargs: Any) -> None:
             if str(message).startswith("[ELMO"):
-                msg.warn(str(message))
+                # Not among the results, which may be JSON.
+                typer.echo(Printer(no_print=True).warn(str(message)), err=True)
             else:
                 others(message, *args, **kwargs)
 

@@ -41,8 +41,9 @@ def evaluate_cli(
     with TemporaryDirectory() as cache:
         files = load_each([text], Path(cache), tokenizer, model.words, width)
         found = evaluate_files(model.bilm, model.softmax, files, state=state)
-    if output_path is not None:
-        srsly.write_json(output_path, {**found.to_dict(), "state": state})
     print_perplexities({**found.files, text: found})
     msg.text(f"LSTM state: {state}")
+    if output_path is not None:
+        output_path.parent.mkdir(parents=True, exist_ok=True)
+        srsly.write_json(output_path, {**found.to_dict(), "state": state})
     return found

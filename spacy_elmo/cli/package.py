@@ -116,7 +116,7 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
     """The meta.json of a biLM, completed from its config and its log."""
     from ..pretraining.loggers import LOG, read_log
 
-    lang = read_tokenizer(bilm, None, None).nlp_config["lang"]
+    lang = read_tokenizer(bilm, None, None).nlp_config.get("lang") or "xx"
     meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
     if (bilm / LOG).is_file():
         meta["training"] = read_log(bilm)[-1]

@@ -38,7 +38,7 @@ def assign_layers(doc: Doc, layers: Optional[Floats3d]) -> None:
     shape = np.shape(layers) if layers is not None else (len(doc), 0, 0)
     wanted = f"None or of shape ({len(doc)}, L + 1, width)"
     require(len(shape) == 3 and shape[0] == len(doc), "doc._.elmo", wanted, shape)
-    doc.user_data[KEY] = layers
+    doc.user_data[KEY] = None if layers is None else np.asarray(layers, np.float32)
 
 
 def is_set_by(doc: Doc, component: str) -> bool:

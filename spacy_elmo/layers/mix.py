@@ -30,8 +30,8 @@ def ScalarMix(
         ELMo_k = gamma * sum_j s_j h_kj        s = softmax(w), j = 0..L
 
     What the task learns of gamma is `gamma_shift`: gamma = gamma_0 (1 + gamma_shift).
-    gamma_0 gives the mixed vectors of the sample that `initialize` sees a root mean
-    square of 1. Weight decay pulls gamma to it, and a thousand steps of Adam move
+    `initialize` chooses gamma_0 so that the mixed vectors of its sample have a root
+    mean square of 1. Weight decay pulls gamma to it, and a thousand steps of Adam move
     gamma by up to its own size.
 
     dropout (float): Of the mixed vectors, in training (the paper: 0.5).

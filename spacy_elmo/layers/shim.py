@@ -176,6 +176,7 @@ class BiLMShim(Shim):
         in a file are linked and not written again, if the file system supports it.
         """
         bilm, target = self.bilm, directory / WEIGHTS_FILE
+        were_here = target.exists()
         # A file does not have the weights that are trained, or their averages.
         file = None if self.trainable else self._file
         if file is not None and _link(file, target):
@@ -187,10 +188,10 @@ class BiLMShim(Shim):
             bilm.save(directory, dtype="float16" if exact else "float32")
             self._file = _look_at(target)
         meta = directory / META_FILE
-        if self.meta is None:
-            meta.unlink(missing_ok=True)  # that of the weights that were here
-        else:
+        if self.meta is not None:
             meta.write_text(self.meta, encoding="utf8")
+        elif were_here:
+            meta.unlink(missing_ok=True)  # theirs
 
     def from_directory(self, directory: Path) -> "BiLMShim":
         weights = directory / WEIGHTS_FILE

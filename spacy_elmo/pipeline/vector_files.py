@@ -5,7 +5,7 @@ leaves the parts that it has written, and the next one makes the others.
 import json
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -77,7 +77,9 @@ def open_folder(folder: Path, job: Dict[str, Any]) -> None:
     path = folder / "job.json"
     for leftover in folder.glob(".*.hdf5.*"):  # of a run that was killed
         leftover.unlink()
-    found = json.loads(path.read_text(encoding="utf8")) if path.is_file() else {}
+    found = {}
+    with suppress(OSError, ValueError):  # not there, or not ours
+        found = dict(json.loads(path.read_text(encoding="utf8")))
     if any(folder.glob("*.hdf5")):
         require_same(folder, found, job)
     with replacing(path) as temporary:

@@ -20,7 +20,7 @@ PREVIOUS = "checkpoint.previous.pt"
 
 # What may change between a run and the one that resumes it: its length, how
 # often it reports, and what E053 advises to lower. Not keep_best: the best weights
-# before are gone.
+# so far were not kept.
 FREE: Dict[str, Any] = {
     **dict.fromkeys(
         ("max_tokens", "max_epochs", "average_share", "compile", "eval_steps",

@@ -164,7 +164,7 @@ def load_corpus(
     weights = weights_of(files, tokenizer.settings.weights)
     key = fingerprint(files, tokenizer, vocabulary, width)
     meta = cache / "meta.json"
-    if not meta.is_file() or json.loads(meta.read_text()).get("key") != key:
+    if not _is_made(meta, key):
         making = cache.with_name(cache.name + ".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
@@ -177,7 +177,8 @@ def load_corpus(
         except BaseException:
             shutil.rmtree(making)
             raise
-        (making / meta.name).write_text(json.dumps({"key": key, **made}))
+        made.update(key=key, n_bytes=(making / "tokens.bin").stat().st_size)
+        (making / meta.name).write_text(json.dumps(made))
         shutil.rmtree(cache, ignore_errors=True)
         making.rename(cache)
     made = json.loads(meta.read_text())
@@ -192,6 +193,16 @@ def load_corpus(
         vocab_size=made["vocab_size"],
         counts=TextCounts(**made["counts"]),
     )
+
+
+def _is_made(meta: Path, key: str) -> bool:
+    """Whether a cache is there whole, by its meta.json."""
+    try:
+        made = json.loads(meta.read_text())
+        n_bytes = (meta.parent / "tokens.bin").stat().st_size
+        return bool(made["key"] == key and made["n_bytes"] == n_bytes)
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def weights_of(files: Sequence[Path], patterns: Dict[str, float]) -> List[float]:

@@ -145,7 +145,7 @@ class LanguageModel:
     def substitutes(
         self, sentence: Sequence[str], i: int, n: int = 10
     ) -> List[Tuple[str, float]]:
-        """The likeliest words at a position, whatever stands there.
+        """The likeliest words at a position, ignoring the word that is there.
 
         The words before and those after are taken as independent given the word
         between, so that by Bayes p(w | before, after) is proportional to

@@ -68,7 +68,7 @@ class Log:
 
 def _kept_lines(path: Path, step: int) -> Iterator[str]:
     for line in path.read_text(encoding="utf8").splitlines():
-        with suppress(ValueError):  # a run was killed in the middle of a line
+        with suppress(ValueError, TypeError):  # a run was killed within a line
             record = json.loads(line)
             if record["step"] <= step and not record.get("final"):
                 yield line + "\n"

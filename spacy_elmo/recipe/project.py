@@ -97,8 +97,13 @@ def _time_steps(config: Config, corpus: Path) -> float:
         folder = Path(name)
         sample, path = folder / TEXT, folder / "config.cfg"
         with (corpus / TEXT).open(encoding="utf8") as file:
-            # Enough pieces for the rows; the last may be cut.
-            sample.write_text(file.read(SAMPLE_CHARACTERS), encoding="utf8")
+            read = file.read(SAMPLE_CHARACTERS)
+            # An empty line ends a piece: enough of them for the rows.
+            while read.count("\n\n") < config["training"]["rows"] and (
+                more := file.read(SAMPLE_CHARACTERS)
+            ):
+                read += more
+            sample.write_text(read, encoding="utf8")
         config["paths"].update(train=str(sample), dev=None)
         config.to_disk(path)
         settings = read_settings(path)

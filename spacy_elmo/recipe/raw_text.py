@@ -16,6 +16,8 @@ MIN_WORDS = 20_000
 # One in 50 pieces is held out. A piece is a document, or some 500 words of it.
 HELDOUT_EVERY = 50
 PIECE_WORDS = 500
+# Words that are longer on average, in bytes of UTF-8, stand without spaces.
+MAX_MEAN_LENGTH = 40
 # Shorter paragraphs may be repeated: "Yes.", "Chapter 1".
 REPEATED_WORDS = 5
 
@@ -83,6 +85,9 @@ def split_text(text: str, folder: Path) -> Survey:
             found = sum(n_words)
             problem = Errors.E130.format(path=text, found=found, wanted=MIN_WORDS)
             raise CorpusError(problem)
+        length = sum(n_bytes * n for n_bytes, n in lengths.items()) / sum(n_words)
+        if length > MAX_MEAN_LENGTH:
+            raise CorpusError(Errors.E140.format(path=text, length=length))
     return Survey(n_words[0], n_pieces[0], n_words[1], repeated, lengths)
 
 

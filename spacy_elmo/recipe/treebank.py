@@ -50,7 +50,7 @@ def read_treebank(path: Path) -> Docs:
 def _read(path: Path) -> Iterable[Doc]:
     if path.suffix == ".spacy":
         return DocBin().from_disk(path).get_docs(Vocab())
-    data = path.read_text(encoding="utf8")
+    data = path.read_text(encoding="utf-8-sig")
     if not data.strip():
         return []
     kind = "conllu" if path.suffix == ".conllu" else "conll"

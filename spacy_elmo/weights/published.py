@@ -143,6 +143,6 @@ def _fetch(url: str, target: Path, silent: bool) -> None:
                     bar.update(len(chunk))
                     if out.tell() > MAX_BYTES:
                         raise failed(f"more than {MAX_BYTES:,} bytes")
-    # A ValueError is a redirect to what is no address.
+    # requests has ValueError for a redirect to an invalid address.
     except (requests.exceptions.RequestException, ValueError) as e:
         raise failed(f"{str(e).rstrip('.')}. Try again") from None

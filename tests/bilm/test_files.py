@@ -101,6 +101,14 @@ def test_broken_weights_in_a_zip_are_named_with_it(model):
     assert "193.zip" in message and "weights.hdf5" in message
 
 
+def test_a_zip_may_name_its_files_from_here(model, tiny_weights):
+    path = model.parent / "193.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("options.json", "weights.hdf5"):
+            archive.writestr(f"./{name}", (model / name).read_bytes())
+    assert BiLM.from_path(path).digest() == BiLM.from_path(tiny_weights).digest()
+
+
 @pytest.mark.parametrize("place", ["../", "/tmp/", "a/../../", "C:/", "..\\"])
 def test_a_zip_that_points_out_of_itself_is_refused(place, model):
     path = model.parent / "193.zip"

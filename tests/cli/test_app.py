@@ -1,3 +1,9 @@
+import json
+import subprocess
+import sys
+
+import spacy
+
 COMMANDS = ("pretrain", "evaluate", "info")
 
 
@@ -13,3 +19,22 @@ def test_the_list_of_commands_has_whole_sentences(elmo):
     _, rows = elmo("--help").output.split("Commands:")
     for row in rows.strip().splitlines():
         assert row.endswith(".") and not row.endswith("...")
+
+
+def test_warnings_are_not_among_the_results(tiny_weights, tmp_path):
+    """Where bfloat16 is slow, an `elmo` says so: JSON stays JSON."""
+    nlp = spacy.blank("en")
+    model = {"weights": str(tiny_weights), "precision": "bfloat16"}
+    nlp.add_pipe("elmo", config={"model": model})
+    nlp.to_disk(tmp_path / "pipeline")
+    (tmp_path / "text.txt").write_text("They play on the street.\n")
+    code = (
+        "import spacy_elmo.bilm.precision as p; p.has_fast_bfloat16 = lambda _: False\n"
+        "from spacy.cli import setup_cli; setup_cli()"
+    )
+    arguments = ["text.txt", "A [play]", "--pipeline", "pipeline", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "elmo", "neighbors", *arguments],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) and "ELMOW002" in done.stderr

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from weasel.cli.run import update_lockfile
 from weasel.util import load_project_config
 
+from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining import training
 from spacy_elmo.recipe import gain
 from spacy_elmo.recipe.project import measure_pace, pretrain_config
@@ -45,7 +46,7 @@ def inputs(tmp_path_factory):
     lines = [" ".join(rng.choices(lexicon, k=12)) + "." for _ in range(2000)]
     (folder / "text").mkdir()
     (folder / "text" / "a.txt").write_text("\n".join(lines))
-    (folder / "train.conllu").write_text(120 * SENTENCE)
+    (folder / "train.conllu").write_text(120 * SENTENCE, encoding="utf-8-sig")
     (folder / "names.iob").write_text(120 * ENTITIES)
     # A config of one's own need not have every setting.
     config = made_up.pretrain_config("", patience=3)
@@ -187,6 +188,8 @@ def test_the_pace_is_that_of_a_run_of_those_hours(inputs, tmp_path, monkeypatch)
     compiled = []
     monkeypatch.setattr(training, "use_fusion", compiled.append)
     monkeypatch.setattr(training, "MIN_STEPS_TO_COMPILE", 3000)
+    # Read until there are pieces enough for the rows
+    monkeypatch.setattr("spacy_elmo.recipe.project.SAMPLE_CHARACTERS", 100)
     monkeypatch.setenv("CXX", "true")  # there, and never run
     survey = split_text(str(inputs / "text"), tmp_path)
     config = pretrain_config(inputs / "tiny.cfg", {"lang": "de"}, False, survey)
@@ -291,3 +294,10 @@ def test_treebanks_that_are_none(elmo, command, inputs, tmp_path):
         )
         assert result.exit_code == 1
         assert problem in result.text and "Traceback" not in result.text
+
+
+def test_text_without_spaces_is_told_what_to_do(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"{i:05}" + "的一是" * 20 for i in range(20_000)))
+    with pytest.raises(CorpusError, match="ELMO140.*185 bytes.*--tokenized"):
+        split_text(str(text), tmp_path)

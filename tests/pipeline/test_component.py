@@ -319,3 +319,15 @@ def test_a_part_of_a_pipeline_may_run(nlp):
         assert nlp("A play.")._.elmo is None
     with nlp.select_pipes(enable=["elmo"]):
         assert nlp("A play.")._.elmo.shape == (3, 3, 12)
+
+
+def test_saving_leaves_a_meta_json_that_is_not_of_weights(nlp, tmp_path):
+    nlp.to_disk(tmp_path)
+    nlp.get_pipe("elmo").to_disk(tmp_path)
+    assert (tmp_path / "meta.json").is_file()
+
+
+def test_a_list_that_is_set_becomes_an_array(nlp):
+    doc = nlp("play")
+    doc._.elmo = doc._.elmo.tolist()
+    assert doc._.elmo.shape == (1, 3, 12) and doc._.elmo.dtype == np.float32

@@ -73,6 +73,14 @@ def test_the_cache_is_reused_until_something_changes(
     assert len(again(TEXT + "e\n", min_count=2).tokens) == len(first.tokens) + 2
 
 
+@pytest.mark.parametrize("name", ["meta.json", "tokens.bin"])
+def test_a_damaged_cache_is_made_anew(make_corpus, tmp_path, name):
+    wanted = make_corpus(TEXT).tokens.tolist()
+    (damaged,) = tmp_path.rglob(name)
+    damaged.write_bytes(b"")
+    assert make_corpus(TEXT).tokens.tolist() == wanted
+
+
 def test_several_processes_make_the_same_corpus(make_corpus):
     text = "".join(f"word{i % 7} is {i}\n\n" for i in range(200))
     one = make_corpus(text, name="one.txt")
