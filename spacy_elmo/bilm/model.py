@@ -56,7 +56,7 @@ class BiLM(nn.Module):
         # Without memory until the file is known to fit: options can ask for terabytes.
         with torch.device("meta"):
             bilm = cls(options)
-        read_weights(files, bilm, bilm.layout)
+        read_weights(files, bilm)
         return bilm.eval().requires_grad_(False)
 
     def save(

@@ -7,7 +7,7 @@ import hashlib
 import json
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -105,9 +105,7 @@ def open_hdf5(files: ModelFiles) -> Iterator[Tuple[Any, Dict[str, Tuple[int, ...
         yield h5, shapes
 
 
-def read_weights(
-    files: ModelFiles, bilm: nn.Module, layout: Callable[[], Layout]
-) -> None:
+def read_weights(files: ModelFiles, bilm: Any) -> None:
     """Read the weights into a biLM on the device "meta". It gets memory only once the
     names and shapes in the file are those that the options ask for.
     """
@@ -115,7 +113,7 @@ def read_weights(
         # Not by torch.cat, which would import torch's compiler for tensors on "meta".
         wanted = {
             name: (*views[0].shape[:-1], sum(x.shape[-1] for x in views))
-            for name, views in layout().items()
+            for name, views in bilm.layout().items()
         }
         for name in [*wanted, *(n for n in found if n.startswith(KNOWN_GROUPS))]:
             shapes = found.get(name, "nothing"), wanted.get(name, "nothing")
@@ -124,7 +122,7 @@ def read_weights(
         for module in bilm.modules():
             for name, empty in module.named_parameters(recurse=False):
                 setattr(module, name, nn.Parameter(torch.zeros(empty.shape)))
-        for name, views in layout().items():
+        for name, views in bilm.layout().items():
             array = torch.from_numpy(read_dataset(h5, name, files))
             for view, part in zip(views, array.chunk(len(views), -1)):
                 view.copy_(part)
