@@ -1,14 +1,16 @@
 """The windows of text that a step reads, in both directions."""
 
 from functools import lru_cache
-from typing import List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..bilm.tuning import BLOCK_WINDOWS
 from ..errors import CorpusError, Errors
-from .corpus import Corpus
 from .vocabulary import BOS_ID, EOS_ID, Ints
+
+if TYPE_CHECKING:
+    from .corpus import Corpus
 
 
 def directions(tokens: Ints) -> Ints:
@@ -59,7 +61,7 @@ class Rows:
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: "Corpus",
         n_rows: int,
         steps: int,
         seed: int,
