@@ -16,8 +16,9 @@ from filelock import FileLock, Timeout
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that replaces it if the block succeeds:
     a reader sees the old file or the new one, never a part. A pipe or device is
-    written to directly.
+    written to directly, and a symbolic link stays one.
     """
+    path = path.resolve()
     if path.exists() and not path.is_file():
         yield path
         return

@@ -183,13 +183,15 @@ def _without_surrogates(text: str) -> str:
 
 def _kind(path: Path) -> str:
     """The suffix that tells the format, or "" for a file that is no text."""
-    suffixes = [s for s in path.suffixes if s not in (*_OPENERS, ".zst")]
+    every = [suffix.lower() for suffix in path.suffixes]
+    suffixes = [s for s in every if s not in (*_OPENERS, ".zst")]
     return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
 
 
 def _open(path: Path) -> Any:
-    if path.suffix != ".zst":
-        return _OPENERS.get(path.suffix, open)(path, "rb")
+    suffix = path.suffix.lower()
+    if suffix != ".zst":
+        return _OPENERS.get(suffix, open)(path, "rb")
     try:
         import zstandard
     except ImportError:

@@ -18,6 +18,16 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_symbolic_link_stays_one(tmp_path):
+    (tmp_path / "far").mkdir()
+    link, path = tmp_path / "text.txt", tmp_path / "far" / "text.txt"
+    link.symlink_to(path)  # also before there is a file
+    for text in ("old", "new"):
+        with replacing(link) as temporary:
+            temporary.write_text(text)
+        assert link.is_symlink() and path.read_text() == text
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_is_written_to(tmp_path):
     pipe, read = tmp_path / "pipe", []

@@ -140,6 +140,13 @@ def test_files_directories_and_globs_are_found(tmp_path):
         find_texts(tmp_path / "sub/notes.md")
 
 
+def test_suffixes_may_be_in_capitals(tmp_path):
+    (tmp_path / "A.TXT").write_text(TXT)
+    (tmp_path / "B.TXT.GZ").write_bytes(gzip.compress(TXT.encode()))
+    found = find_texts(tmp_path)
+    assert [list(read_documents(path)) for path in found] == [DOCUMENTS] * 2
+
+
 def test_plain_text_without_a_suffix_may_be_named(tmp_path):
     """The shards of the 1 Billion Word Benchmark have none."""
     for i in (1, 2):

@@ -183,9 +183,17 @@ def read_settings(
 def read_config(
     path: Union[str, Path], overrides: Optional[Dict[str, Any]] = None
 ) -> Config:
-    """Parse a config file and fill its variables in."""
+    """Parse a config file and fill its variables in. Overrides may be of sections that
+    it leaves out.
+    """
     try:
-        return Config().from_disk(path, overrides=overrides or {}).interpolate()
+        config = Config().from_disk(path, interpolate=False)
+        for name in overrides or ():
+            section: Any = config
+            for part in name.split(".")[:-1]:
+                section = section.setdefault(part, {})
+        text = config.to_str(interpolate=False)
+        return Config().from_str(text, overrides=overrides or {})
     except Exception as e:  # confection and configparser have many
         raise unusable(path, f"is not a config ({' '.join(str(e).split())})") from None
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from thinc.api import Config
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import CorpusError
@@ -94,3 +95,12 @@ def test_a_file_of_another_kind_is_named(tmp_path, content, problem):
     with pytest.raises(CorpusError, match=problem) as found:
         read_settings(path)
     assert str(path) in str(found.value)
+
+
+def test_settings_of_sections_that_a_config_leaves_out_can_be_given(tmp_path):
+    whole = Config().from_disk(CONFIGS / "pretrain_small.cfg", interpolate=False)
+    Config({"model": whole["model"]}).to_disk(tmp_path / "config.cfg")
+    given = {"paths.train": "corpus.txt", "training.optimizer.learn_rate": 0.1}
+    settings = read_settings(tmp_path / "config.cfg", given)
+    assert settings.paths.train == ["corpus.txt"]
+    assert settings.training.optimizer.learn_rate == 0.1
