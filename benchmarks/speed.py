@@ -38,7 +38,7 @@ from inputs import (
 from peers import PEERS, ask, start_peer
 from spacy.tokens import Doc
 
-from spacy_elmo.bilm.precision import PRECISIONS
+from spacy_elmo.bilm import precision as precisions
 
 # What a peer's users take, and what may be faster: sorted by length, in batches of
 BATCHES = (32, 64, 128)
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="A treebank's .tsv")
     parser.add_argument("--peers", type=Path, help="Folder of their environments")
     parser.add_argument("--geometries", nargs="+", default=OFFICIAL)
-    parser.add_argument("--precisions", nargs="+", default=PRECISIONS[:3])
+    parser.add_argument("--precisions", nargs="+", default=fast_precisions())
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--words", type=int, default=10_000)
     args = parser.parse_args()
@@ -66,6 +66,16 @@ def main() -> None:
             for name, found in results["geometries"].items()
         }
         plot(args.output / "speed.png", panels, "words/s")
+
+
+def fast_precisions() -> List[str]:
+    """Float32, and what is faster on this machine."""
+    cpu = torch.device("cpu")
+    fast = {
+        "bfloat16": precisions.has_fast_bfloat16(cpu),
+        "int8": precisions.has_int8(cpu),
+    }
+    return ["float32", *(name for name in fast if fast[name])]
 
 
 def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]:

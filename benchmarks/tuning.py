@@ -14,7 +14,7 @@ import torch
 from harness import machine, make_parser, ratio, save, table, take_turns, timed
 from inputs import Sentences, random_bilm, read_sentences
 
-from spacy_elmo.bilm import BiLM, tuning
+from spacy_elmo.bilm import BiLM, precision, tuning
 from spacy_elmo.bilm.characters import number_words, words_to_ids
 from spacy_elmo.weights import resolve
 
@@ -57,10 +57,12 @@ def measure(geometry: str, sentences: Sentences, args: Any) -> List[List[Any]]:
     trained = geometry == "en_elmo_sm"
     bilm = BiLM.from_path(resolve(geometry)) if trained else random_bilm(geometry)
     works, rows = works_of(bilm, sentences), []
+    if not precision.has_fast_bfloat16(torch.device("cpu")):
+        del works["sentences, bfloat16"]  # it would be float32
     for constant in args.constants:
         names, *others = TRIALS[constant]
         own = getattr(tuning, constant)
-        for name in names:
+        for name in filter(works.get, names):
             # The first of each turn finds cold caches: it is not counted.
             arms = {
                 str(i): timed(partial(run_with, constant, value, works[name]))
@@ -95,8 +97,8 @@ def works_of(bilm: BiLM, sentences: Sentences) -> Dict[str, Work]:
     def encode() -> Any:  # each batch has another number of words
         return bilm.encoder(characters[next(turn) % 100 :])
 
-    def read(n: int, precision: str = "float32") -> None:
-        bilm.use_precision(precision).encode_ids(table, ids[:n])
+    def read(n: int, name: str = "float32") -> None:
+        bilm.use_precision(name).encode_ids(table, ids[:n])
 
     def train(run: Work) -> None:
         bilm.requires_grad_(True)

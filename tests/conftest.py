@@ -50,6 +50,12 @@ def assert_close():
     return check
 
 
+@pytest.fixture
+def fast_bfloat16(monkeypatch):
+    """bfloat16 is taken for fast: it is right on every processor."""
+    monkeypatch.setattr("spacy_elmo.bilm.precision.has_fast_bfloat16", lambda _: True)
+
+
 @pytest.fixture(scope="session")
 def shared():
     """Reference data that is not part of the project: a folder beside the checkout."""

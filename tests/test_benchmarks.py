@@ -72,7 +72,7 @@ def test_help(script, run, capsys):
     assert "--output" in capsys.readouterr().out
 
 
-def test_speed(run, treebank):
+def test_speed(run, treebank, fast_bfloat16):
     args = ["--geometries", "toy", "--words", 60, "--turns", 1, "--text", treebank]
     found = run("speed", *args)["geometries"]["toy"]
     assert len(found["words_per_second"]) == 6
@@ -99,7 +99,7 @@ def test_profile_pipeline(run, treebank, tiny_weights):
     assert found["milliseconds per sentence"]["elmo"] > 0
 
 
-def test_tuning(run, treebank):
+def test_tuning(run, treebank, fast_bfloat16):
     args = ["--geometries", "toy", "--turns", 1, "--words", 60, "--text", treebank]
     rows = run("tuning", *args)["toy"]
     assert len(rows) == 12 and len({name for name, *_ in rows}) == 8

@@ -55,9 +55,7 @@ CASES = {
 
 
 @pytest.fixture(params=["float32", "bfloat16", "int8"])
-def precision(request, monkeypatch):
-    """Each precision, bfloat16 also where it is slow."""
-    monkeypatch.setattr("spacy_elmo.bilm.precision.has_fast_bfloat16", lambda _: True)
+def precision(request, fast_bfloat16):
     return request.param
 
 

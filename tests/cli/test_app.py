@@ -21,7 +21,7 @@ def test_the_list_of_commands_has_whole_sentences(elmo):
         assert row.endswith(".") and not row.endswith("...")
 
 
-def test_warnings_are_not_among_the_results(tiny_weights, tmp_path):
+def test_warnings_are_not_among_the_results(tiny_weights, tmp_path, fast_bfloat16):
     """Where bfloat16 is slow, an `elmo` says so: JSON stays JSON."""
     nlp = spacy.blank("en")
     model = {"weights": str(tiny_weights), "precision": "bfloat16"}

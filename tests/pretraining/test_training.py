@@ -58,7 +58,7 @@ def test_a_language_is_learned_far_below_its_unigram_entropy(
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
-    make_settings, tmp_path, stop_at, recipe
+    make_settings, tmp_path, stop_at, recipe, fast_bfloat16
 ):
     settings = make_settings(log_steps=2, **recipe)
     pretrain(settings, tmp_path / "unbroken", silent=True)
