@@ -23,8 +23,8 @@ PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::addbmm", "aten::baddb
             "mkldnn::_linear_pointwise")  # fmt: skip
 # Parts of a step, and what the profiler calls them.
 PARTS = {
-    "LSTMs, forward": ("_LSTM",),
-    "LSTMs, backward": ("_LSTMBackward",),
+    "LSTMs, forward": ("TrainedLSTM",),
+    "LSTMs, backward": ("TrainedLSTMBackward",),
     "softmax, both ways": ("_SoftmaxLoss", "_SoftmaxLossBackward"),
     "convolutions, both ways": ("_ConvolveAndPool", "_ConvolveAndPoolBackward"),
     "optimizer": ("Optimizer.step#AdamW.step",),
@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--config", default=str(ROOT / "configs/pretrain_small.cfg"))
     parser.add_argument("--dim", type=int, nargs="+", default=[512, 1024])
     parser.add_argument("--rows", type=int, default=256)
+    parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -47,7 +48,7 @@ def main() -> None:
         "steps": [
             measure(dim, precision, args)
             for dim in args.dim
-            for precision in ("float32", "bfloat16")
+            for precision in args.precisions
         ],
     }
     save("pretrain_parts", results, render(results), args.output)

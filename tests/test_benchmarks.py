@@ -107,6 +107,16 @@ def test_tuning(run, treebank, fast_bfloat16):
         assert len(ratios) >= 2 and min(ratios) > 0
 
 
+def test_pretrain_parts(run, tmp_path):
+    text, config = tmp_path / "text.txt", tmp_path / "tiny.cfg"
+    text.write_text(made_up.text(60), encoding="utf8")
+    Config(made_up.pretrain_config(text)).to_disk(config)
+    args = ["--text", text, "--config", config, "--dim", 8, "--rows", 4]
+    args += ["--precisions", "float32", "--no-compile"]
+    (step,) = run("pretrain_parts", *args)["steps"]
+    assert len(step["parts"]) == 6 and min(step["parts"].values()) > 0
+
+
 def test_long_run(run, tiny_weights):
     sizes = ["--words", 300, "--every", 100, "--doc-words", 50]
     found = run("long_run", "--weights", tiny_weights, *sizes)
