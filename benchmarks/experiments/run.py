@@ -56,6 +56,7 @@ def main(
     only: Annotated[str, typer.Option(help="Runs: TASK/ARM/DOCS/SEED, with *")] = "*",
     fresh: Annotated[bool, typer.Option(help="As after a change of weights")] = False,
     jobs: Annotated[int, typer.Option(help="Runs at a time, which share cores")] = 2,
+    keep: Annotated[bool, typer.Option(help="Pipelines, in WORK/pipelines")] = False,
 ) -> None:
     """Run what has no result yet, and write the tables."""
     # Components that the configs name.
@@ -69,9 +70,10 @@ def main(
     done = done_of(runs, path)
     with ThreadPoolExecutor(jobs) as pool:
         waiting = {
-            pool.submit(train_once, run, data, weights, work, jobs): key
+            pool.submit(train_once, run, data, weights, work, jobs, key * keep): key
             for key, run in runs.items()
-            if key not in done and fnmatch.fnmatch(key, only)
+            if fnmatch.fnmatch(key, only)
+            and (key not in done or keep and not (work / "pipelines" / key).is_dir())
         }
         for future in as_completed(waiting):
             if future.exception():
@@ -153,9 +155,18 @@ def set_path(config: Any, key: str, value: Any) -> None:
     config[last] = value
 
 
-def train_once(run: Run, data: Path, weights: str, work: Path, jobs: int) -> Run:
+def train_once(
+    run: Run,
+    data: Path,
+    weights: str,
+    work: Path,
+    jobs: int,
+    keep_as: str = "",
+) -> Run:
     """Experiments share the runs that they have in common; other weights of the biLM
     leave those without it as they are.
+
+    keep_as (str): What the pipeline is called in WORK/pipelines, if it is kept.
     """
     if "weights" in run:
         weights = str(work / run["weights"])
@@ -164,11 +175,15 @@ def train_once(run: Run, data: Path, weights: str, work: Path, jobs: int) -> Run
     said["biLM"] = digest(weights) if "elmo" in config["nlp"]["pipeline"] else None
     key = hashlib.sha256(srsly.json_dumps(said, sort_keys=True).encode()).hexdigest()
     path = work / "results" / f"{key[:16]}.json"
-    if not path.is_file():
+    kept = work / "pipelines" / keep_as
+    if not path.is_file() or (keep_as and not kept.is_dir()):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = work / "runs" / key[:16]
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped
         write_json(path, train(run, data, weights, work, folder, jobs))
+        if keep_as:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            (folder / "output" / "model-best").rename(kept)
         shutil.rmtree(folder)
     return dict(srsly.read_json(path))
 

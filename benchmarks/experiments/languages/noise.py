@@ -1,6 +1,7 @@
 """Tags, heads and names where words are noisy, by pipelines that have seen no noise.
 
     python noise.py dev.spacy --pipeline spaCy=A --pipeline ELMo=B --output .
+    python noise.py dev.spacy --pipeline ELMo=TAGGER --pipeline ELMo=PARSER --output .
 
 Of so many words in a hundred, one character is wrong: typed wrongly (left out, doubled,
 changed with its neighbor, or another letter of the text), or read wrongly by OCR. The
@@ -96,6 +97,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("dev", type=Path)
     parser.add_argument("--pipeline", action="append", required=True, help="NAME=PATH")
+    parser.add_argument("--name", default="noise", help="Of the results")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, help="So many Docs and no more")
     args = parser.parse_args()
@@ -105,17 +107,15 @@ def main() -> None:
         name, _, path = named.partition("=")
         nlp = spacy.load(path)
         for kind, noise in KINDS.items():
-            for share in SHARES:
+            for share in SHARES if kind == "typing" else SHARES[1:]:
                 key = f"{kind} {share:.0%}" if share else "none"
-                if key in found.get(name, {}):
-                    continue
                 noisy = add_noise(docs, noise, share, args.seed)
                 examples = [
                     Example(Doc(nlp.vocab, words=[t.text for t in d]), d) for d in noisy
                 ]
                 scores = nlp.evaluate(examples)
                 mine = {k: scores[k] for k in SCORES if scores.get(k) is not None}
-                found.setdefault(name, {})[key] = mine
+                found.setdefault(name, {}).setdefault(key, {}).update(mine)
                 print(name, key, mine, flush=True)
     rows = []
     for name, by_noise in found.items():
@@ -124,7 +124,7 @@ def main() -> None:
             rows.append([f"{name}, {SCORES[key]}", *values])
     header = ["noise", *next(iter(found.values()))]
     text = f"{__doc__}\n{table(header, rows, '.1f')}"
-    save("noise", {"seed": args.seed, "scores": found}, text, args.output)
+    save(args.name, {"seed": args.seed, "scores": found}, text, args.output)
 
 
 if __name__ == "__main__":
