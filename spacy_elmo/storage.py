@@ -32,6 +32,14 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path, name: str) -> None:
+    """Remove what `replacing` left of files of that name (*: any) when it was killed.
+    No other process may be writing to them.
+    """
+    for left in folder.glob(f".{name}.{'[0-9a-f]' * 8}"):
+        left.unlink()
+
+
 def beside(path: Path, name: str) -> Path:
     """A file in a folder, given the folder or another file in it."""
     return (path if path.is_dir() else path.parent) / name

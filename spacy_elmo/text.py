@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, Union
 
 import srsly
+from spacy.lang.lex_attrs import LEX_ATTRS
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
@@ -21,6 +22,7 @@ Text = Union[str, List[str], Doc]
 
 SUFFIXES = (".txt", ".jsonl", ".spacy")
 KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
+NOTHING = "there is no such file or directory, and URLs are not fetched"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A text without empty lines would be one document; it is cut after this many lines.
 MAX_DOCUMENT_LINES = 200
@@ -40,7 +42,8 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
     RETURNS (List[Path]): The files in order of their names.
     RAISES (CorpusError): If there are none, or if one given is of another kind.
     """
-    if Path(path).is_dir():
+    is_folder = bool(path) and Path(path).is_dir()  # "" is no folder
+    if is_folder:
         files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
         # Without what macOS and Jupyter hide.
         found = [p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}"]
@@ -50,10 +53,9 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
         names = glob.glob(str(path), recursive=True)
         found = [Path(name) for name in names if Path(name).is_file()]
     if not found:
-        problem = "there is no such file or directory"
-        if Path(path).is_dir():
-            problem = f"the directory has no {KNOWN}"
-        raise CorpusError(Errors.E050.format(path=f"{looked_for(path)}: {problem}"))
+        problem = f"the directory has no {KNOWN}" if is_folder else NOTHING
+        where = looked_for(path or "''")
+        raise CorpusError(Errors.E050.format(path=f"{where}: {problem}"))
     for file in found:
         with file.open("rb") as opened:
             binary = b"\x00" in opened.read(4096)
@@ -80,7 +82,7 @@ def read_documents(
     try:
         with _open(path) as file:
             if kind == ".spacy":
-                yield from DocBin().from_bytes(file.read()).get_docs(Vocab())
+                yield from DocBin().from_bytes(file.read()).get_docs(Vocab(LEX_ATTRS))
                 return
             lines = read_lines(path, file, strict=strict)
             if kind == ".jsonl":
@@ -171,7 +173,7 @@ def _read_jsonl(path: Path, lines: Iterator[str]) -> Iterator[List[Any]]:
             text = _without_surrogates(record["text"])
             yield [p for p in text.splitlines() if p.strip()]
         elif isinstance(record, dict) and isinstance(record.get("tokens"), list):
-            yield [[_without_surrogates(str(token)) for token in record["tokens"]]]
+            yield [[_without_surrogates(str(t)) or "\ufffd" for t in record["tokens"]]]
         else:
             raise unusable(path, f'line {number} has neither "text" nor "tokens"')
 

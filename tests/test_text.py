@@ -82,9 +82,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, strict):
 def test_jsonl_has_text_or_tokens(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(
-        '{"text": "One.\\nTwo."}\n\n{"tokens": ["a", "b"]}\n{"text": "x\\ud800y"}\n'
+        '{"text": "One.\\nTwo."}\n\n{"tokens": ["a", "b"]}\n{"tokens": [""]}\n'
+        '{"text": "x\\ud800y"}\n'
     )
-    assert list(read_documents(path)) == [["One.", "Two."], [["a", "b"]], ["xy"]]
+    wanted = [["One.", "Two."], [["a", "b"]], [["\ufffd"]], ["xy"]]
+    assert list(read_documents(path)) == wanted  # spaCy has no empty words
 
 
 @pytest.mark.parametrize("line", ['{"txt": "a"}', "[1]", "{", '{"text": 1}'])
@@ -114,6 +116,23 @@ def test_a_docbin_may_be_compressed(tmp_path, suffix, compress):
     path.write_bytes(compress(docbin.to_bytes()))
     assert find_texts(path) == [path]
     assert [doc.text for doc in read_documents(path)] == ["One line "]
+
+
+def test_words_of_a_docbin_are_what_they_are_in_a_text(tmp_path):
+    """Which words are spaces and which punctuation: sentences depend on it."""
+    words = ["He", "said", '"', "Stop", ".", '"', "\n\n", "Then", "left", "."]
+    DocBin(docs=[Doc(Vocab(), words=words)]).to_disk(tmp_path / "a.spacy")
+    (doc,) = read_documents(tmp_path / "a.spacy")
+    assert [t.text for t in doc if t.is_punct] == ['"', ".", '"', "."]
+    assert [t.i for t in doc if t.is_space] == [6]
+
+
+def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text(TXT)
+    monkeypatch.chdir(tmp_path)
+    assert find_texts(".")
+    with pytest.raises(CorpusError, match="'' .*: there is no such"):
+        find_texts("")
 
 
 def test_files_directories_and_globs_are_found(tmp_path):

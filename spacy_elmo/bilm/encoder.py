@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from .characters import PADDING
 from .kernels import casting, fused, linear, matmul
 from .options import N_CHARACTERS, CharCNNOptions
-from .tuning import BLOCK_WORDS, WINDOW_MULTIPLE, WORD_LENGTHS, WORD_MULTIPLE, at_once
+from .tuning import BLOCK_WORDS, WINDOW_MULTIPLE, WORD_LENGTHS, WORD_MULTIPLE
 
 
 class CharacterEncoder(nn.Module):
@@ -54,10 +54,11 @@ class CharacterEncoder(nn.Module):
         # `max_characters` have no such window: they go the reference's way.
         widest = self.widest
         fits = [block for block in blocks if block[1] + widest <= self.max_characters]
-        parts = [self.char_embed.new_empty(0, self.options.n_filters)]
+        bias = torch.cat(list(self.conv_bias))
+        parts = [bias.new_empty(0, len(bias))]
         if fits:
             cut = [ids[:, : longest + widest - 1].t().long() for ids, longest in fits]
-            parts.append(self._convolve_blocks(cut) + torch.cat(list(self.conv_bias)))
+            parts.append(self._convolve_blocks(cut) + bias)
         parts += [self._convolve_whole(ids) for ids, _ in blocks[len(fits) :]]
         pooled = torch.cat(parts)[torch.argsort(order)]  # (n_words, n_filters)
         relu = self.options.activation == "relu"
@@ -131,7 +132,7 @@ class Highway(nn.Module):
 def _blocks_of(char_ids: Tensor, lengths: Sequence[int]) -> List[Tuple[Tensor, int]]:
     """Cut words in order of length into blocks, each with its longest length."""
     groups = Counter(bisect_left(WORD_LENGTHS, n) for n in lengths)
-    most = at_once(BLOCK_WORDS, char_ids.device)
+    most = _at_once(BLOCK_WORDS, char_ids)
     blocks = [
         block
         for group in char_ids.split(list(groups.values()))
@@ -176,7 +177,7 @@ class _ConvolveAndPool(torch.autograd.Function):
             part.unflatten(2, (width, d)).copy_(embedded.transpose(2, 3))
         kernel = weight.reshape(width * d, n_filters).to(dtype)
         response = embed.new_empty(n_padded, n_filters)
-        size = at_once(WINDOW_MULTIPLE, weight.device)
+        size = _at_once(WINDOW_MULTIPLE, weight)
         for rows, out in zip(windows.split(size), response.split(size)):
             matmul(rows, kernel, out=out)
         best = torch.cat([part.amax(0) for part in _parts(response, sizes)])
@@ -200,7 +201,7 @@ class _ConvolveAndPool(torch.autograd.Function):
             fused(share_gradient, dynamic=True)(*block)
         d_kernel = matmul(windows.t(), d_response).float()
         d_windows = torch.empty_like(windows)
-        size = at_once(WINDOW_MULTIPLE, windows.device)
+        size = _at_once(WINDOW_MULTIPLE, windows)
         for rows, out in zip(d_response.split(size), d_windows.split(size)):
             matmul(rows, kernel.t(), out=out)
         d_embed = d_pooled.new_zeros(ctx.n_characters, d)
@@ -211,6 +212,11 @@ class _ConvolveAndPool(torch.autograd.Function):
             d_embed.index_add_(0, ids.flatten(), d_ids.flatten(0, 1))
         d_padding = (d_pooled - d_best).sum(0)
         return None, d_embed, d_kernel.view(ctx.shape), d_padding, None
+
+
+def _at_once(size: int, x: Tensor) -> int:
+    """How many words or windows run through a convolution together: a GPU takes all."""
+    return size if x.is_cpu else 1 << 40
 
 
 def _parts(x: Tensor, sizes: List[Tuple[int, int]]) -> List[Tensor]:

@@ -51,7 +51,7 @@ class LSTMLayer(nn.Module):
         self.kernel = nn.Parameter(torch.zeros(1 + P + P, 4 * H + padding))
         self.projection, proj_clip = None, None
         # Without a projection, bilm-tf does not apply proj_clip.
-        if options.has_projection:
+        if P != H:
             self.projection = nn.Parameter(torch.empty(H, P))
             proj_clip = options.proj_clip
         self._clips = options.cell_clip or math.inf, proj_clip or math.inf

@@ -73,10 +73,6 @@ class LSTMOptions:
     proj_clip: Clip = None
     use_skip_connections: bool = False
 
-    @property
-    def has_projection(self) -> bool:
-        return self.projection_dim != self.dim
-
 
 @dataclass(frozen=True, config=CONFIG)
 class Options:

@@ -6,8 +6,6 @@ benchmarks/tuning.py measures those in its TRIALS, the others were changed by ha
 benchmarks/speed.py measures the whole.
 """
 
-import torch
-
 # -- Batches ---------------------------------------------------------------------
 # Tokens in the LSTMs at a time: enough rows that a step's products do not wait for
 # the weights. A few percent faster than 4,096 on long texts; the layers of a batch
@@ -30,11 +28,6 @@ WORD_MULTIPLE = 256
 # For the same reason, each product of the convolutions has this many windows, whatever
 # the words. Half as many: 1.0, twice as many: 1.0 and 1.08.
 WINDOW_MULTIPLE = 2048
-
-
-def at_once(size: int, device: torch.device) -> int:
-    """How many words or windows run through a convolution together: a GPU takes all."""
-    return size if device.type == "cpu" else 1 << 40
 
 
 # -- Products in float32 ---------------------------------------------------------

@@ -1,11 +1,8 @@
-"""What several commands print or draw: a biLM, perplexities, figures."""
+"""What several commands print: a biLM, perplexities."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict
 
 from wasabi import msg
-
-from ..errors import CorpusError, Errors, unusable
 
 if TYPE_CHECKING:
     from ..bilm import BiLM
@@ -37,21 +34,3 @@ def print_perplexities(found: "Dict[str, Perplexity]") -> None:
         unknown = f"{p.n_unknown / p.n_tokens:.1%}"
         rows.append([name, *perplexities, f"{p.bits_per_character:.4f}", unknown])
     msg.table(rows, header=header, aligns=tuple("lrrrrr"))
-
-
-def new_figure(width: float, height: float, **options: Any) -> Any:
-    """RAISES (CorpusError): Without matplotlib."""
-    try:
-        # Not pyplot, which has windows and global state.
-        from matplotlib.figure import Figure
-    except ImportError as e:
-        raise CorpusError(Errors.E061.format(reason=e)) from None
-    return Figure(figsize=(width, height), **options)
-
-
-def save_figure(figure: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        figure.savefig(path, bbox_inches="tight", dpi=150)
-    except ValueError as e:  # matplotlib's for a format that it does not know
-        raise unusable(path, str(e)) from None

@@ -96,7 +96,7 @@ def package_cli(
     if folder.exists() and not force:
         raise CorpusError(Errors.E133.format(path=folder))
     bilm = BiLM.from_path(input_path)
-    if "license" not in meta:
+    if meta.get("license") is None:
         if not sys.stdin.isatty():
             raise CorpusError(Errors.E137.format(path=input_path))
         meta["license"] = typer.prompt("License of the package")

@@ -4,8 +4,8 @@ from typing import Any, Dict, List
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
+from ..errors import CorpusError, Errors, unusable
 from ._app import app
-from .outputs import new_figure, save_figure
 
 PERPLEXITIES = ("forward", "backward", "average")
 
@@ -21,8 +21,13 @@ def plot_cli(
     """
     from ..pretraining.loggers import read_log
 
+    try:
+        # Not pyplot, which has windows and global state.
+        from matplotlib.figure import Figure
+    except ImportError as e:
+        raise CorpusError(Errors.E061.format(reason=e)) from None
     runs = {str(path): read_log(path) for path in logs}
-    figure = new_figure(7, 5.2, layout="constrained")
+    figure = Figure(figsize=(7, 5.2), layout="constrained")
     losses, perplexities = figure.subplots(2, 1, sharex=True)
     losses.set_ylabel("loss in training (nats)")
     perplexities.set_ylabel("held-out perplexity")
@@ -45,7 +50,11 @@ def plot_cli(
         panel.grid(alpha=0.3)
         if panel.lines:
             panel.legend(fontsize="small")
-    save_figure(figure, output_path)
+    output_path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        figure.savefig(output_path, dpi=150)
+    except ValueError as e:  # matplotlib's for a format that it does not know
+        raise unusable(output_path, str(e)) from None
     msg.good(f"Saved the plot to {output_path}")
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Optional
 
 import typer
+from click import UsageError
 from spacy.cli._util import Arg, Opt, import_code, parse_config_overrides
 from wasabi import msg
 
@@ -37,7 +38,10 @@ def pretrain_cli(
     from ..pretraining.distributed import leave_joined_processes
     from ..pretraining.training import pretrain
 
-    overrides = parse_config_overrides(ctx.args)
+    try:
+        overrides = parse_config_overrides(ctx.args)
+    except UsageError as e:  # spaCy's is click's, and typer has its own
+        raise typer.BadParameter(e.message) from None
     if init_from is not None:
         overrides["paths.init_from"] = init_from
     import_code(code_path)

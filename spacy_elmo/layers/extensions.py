@@ -41,11 +41,6 @@ def assign_layers(doc: Doc, layers: Optional[Floats3d]) -> None:
     doc.user_data[KEY] = None if layers is None else np.asarray(layers, np.float32)
 
 
-def is_set_by(doc: Doc, component: str) -> bool:
-    """Whether the layers are those of a component, as far as is known."""
-    return bool(doc.user_data.get(COMPONENT, component) == component)
-
-
 def get_span_layers(span: Span) -> Optional[Floats3d]:
     """The layers of a Span's tokens, shape (len(span), L + 1, width)."""
     layers = get_layers(span.doc)

@@ -7,7 +7,7 @@ from thinc.api import Model
 from thinc.types import Floats3d
 
 from ..errors import Errors, Warnings
-from .extensions import get_layers, is_set_by
+from .extensions import COMPONENT, get_layers
 
 InT = List[Doc]
 OutT = List[Floats3d]
@@ -80,17 +80,18 @@ def forward(
         _check_digest(model, component)
         if is_train:
             model.attrs["digest"] = component.digest
-    missing = _missing(docs, component)
+    found = [_layers_of(doc, component) for doc in docs]
+    missing = [doc for doc, X in zip(docs, found) if X is None and len(doc)]
     if missing:
         if component is not None and component.is_enabled():
             component.annotate(missing)
+            found = [get_layers(doc) for doc in docs]
         elif is_train:
             raise ValueError(Errors.E031.format(upstream=model.attrs["upstream"]))
         else:
             warning = Warnings.W001.format(upstream=model.attrs["upstream"])
             warnings.warn(warning, stacklevel=2)
     ops, shape = model.ops, (model.get_dim("nL"), model.get_dim("nO"))
-    found = [_layers_of(doc, component) for doc in docs]
     Xs = [
         ops.alloc3f(len(doc), *shape) if X is None else ops.asarray3f(X)
         for doc, X in zip(docs, found)
@@ -107,7 +108,8 @@ def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) 
         for dim in ("nO", "nL"):
             model.set_dim(dim, component.model.get_dim(dim), force=True)
         model.attrs["digest"] = component.digest
-        component.annotate(_missing(X or [], component))
+        missing = [doc for doc in X or [] if _layers_of(doc, component) is None]
+        component.annotate(missing)
     if not model.has_dim("nO"):
         raise ValueError(Errors.E032.format(upstream=model.attrs["upstream"]))
 
@@ -135,12 +137,8 @@ def _check_digest(model: Model[InT, OutT], component: Any) -> None:
         warnings.warn(warning, stacklevel=3)
 
 
-def _missing(docs: InT, component: Optional[Any]) -> InT:
-    return [doc for doc in docs if len(doc) and _layers_of(doc, component) is None]
-
-
 def _layers_of(doc: Doc, component: Optional[Any]) -> Optional[Floats3d]:
     """The layers, unless another component of the pipeline has set them."""
-    layers = get_layers(doc)
-    is_ours = component is None or is_set_by(doc, component.name)
+    layers, name = get_layers(doc), doc.user_data.get(COMPONENT)
+    is_ours = component is None or name in (None, component.name)
     return layers if is_ours else None

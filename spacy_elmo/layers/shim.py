@@ -50,8 +50,8 @@ class BiLMShim(Shim):
     words: WordCache
     sentences: SentenceCache
     trainable: bool = False
-    # The text of META_FILE, which is saved with the weights.
-    meta: Optional[str] = None
+    # The content of META_FILE, which is saved with the weights.
+    meta: Optional[bytes] = None
     # The file that holds these very weights, if there is one.
     _file: Optional[SavedFile] = None
     _digest: Optional[str] = None
@@ -133,7 +133,7 @@ class BiLMShim(Shim):
                     (self.id, name), torch2xp(param.data), torch2xp(param.grad)
                 )
                 param.data = xp2torch(updated, device=param.device)
-                param.grad = None
+                param.grad = self._digest = None
 
     @contextlib.contextmanager
     def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
@@ -189,7 +189,7 @@ class BiLMShim(Shim):
             self._file = _look_at(target)
         meta = directory / META_FILE
         if self.meta is not None:
-            meta.write_text(self.meta, encoding="utf8")
+            meta.write_bytes(self.meta)
         elif were_here:
             meta.unlink(missing_ok=True)  # theirs
 
@@ -206,7 +206,7 @@ class BiLMShim(Shim):
         meta = beside(path, META_FILE)
         with LOCK:
             self._model = bilm.requires_grad_(self.trainable)
-            self.meta = meta.read_text(encoding="utf8") if meta.is_file() else None
+            self.meta = meta.read_bytes() if meta.is_file() else None
             self._file = self._digest = None
             self.words.clear()
             self.sentences.clear()

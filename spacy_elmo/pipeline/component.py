@@ -160,6 +160,11 @@ class ELMo(TrainablePipe):
         if self.vectors is not None:
             check_layer(self.vectors, self.model.get_dim("nL"))
 
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        for listener in self.listeners:  # a pickle has no weak links
+            listener.attrs["component"].connect(self)
+
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         return util.to_bytes({"model": get_shim(self.model).to_bytes}, exclude)
 

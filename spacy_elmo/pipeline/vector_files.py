@@ -18,7 +18,7 @@ from spacy.tokens import Doc
 
 from ..errors import CorpusError, Errors, require_same, unusable
 from ..layers.architectures import Mix
-from ..storage import create_hdf5, replacing
+from ..storage import create_hdf5, remove_leftovers, replacing
 from ..storage import sha256 as sha256_of
 from ..text import Text, make_doc, read_texts
 from .component import ELMo
@@ -75,13 +75,13 @@ def open_folder(folder: Path, job: Dict[str, Any]) -> None:
     RAISES (CorpusError): If the parts there are of another job.
     """
     path = folder / "job.json"
-    for leftover in folder.glob(".*.hdf5.*"):  # of a run that was killed
-        leftover.unlink()
     found = {}
     with suppress(OSError, ValueError):  # not there, or not ours
         found = dict(json.loads(path.read_text(encoding="utf8")))
-    if any(folder.glob("*.hdf5")):
+    is_foreign = path.exists() and found.keys() != job.keys()
+    if is_foreign or any(folder.glob("*.hdf5")):
         require_same(folder, found, job)
+    remove_leftovers(folder, "*.hdf5")
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(job), encoding="utf8")
 

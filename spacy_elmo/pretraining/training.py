@@ -22,7 +22,7 @@ from ..bilm.kernels import use_fusion
 from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
-from ..storage import hold
+from ..storage import hold, remove_leftovers
 from .checkpoint import CHECKPOINT, load_checkpoint, save_checkpoint
 from .config import Settings
 from .corpus import Corpus, load_corpora
@@ -63,10 +63,8 @@ def pretrain(
         if processes.is_first:
             busy = TrainingError(Errors.E114.format(path=output))
             stack.enter_context(hold(output / LOCK_FILE, busy))
-            # Files that a run left that was killed while it wrote
             for name in (CHECKPOINT, LOG, VOCABULARY, "options.json", "weights.hdf5"):
-                for left in output.glob(f".{name}.*"):
-                    left.unlink()
+                remove_leftovers(output, name)
         else:
             processes.wait()  # for the cache, which the first one makes
         train, dev = load_corpora(settings, output)

@@ -1,3 +1,4 @@
+import os
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Union
@@ -24,7 +25,7 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     if isinstance(name_or_path, str) and name_or_path in registry.weights:
         return Path(registry.weights.get(name_or_path)())
     name = str(name_or_path)
-    if name and Path(name).exists():
+    if name and os.path.exists(name):  # Path has errors for impossible names
         return Path(name)
     if "://" in name:
         raise MissingWeights(_at_url(name))

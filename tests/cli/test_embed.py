@@ -388,13 +388,28 @@ def test_what_a_killed_run_left_half_written_is_removed(
     elmo, corpus, tiny_weights, tmp_path, output
 ):
     folder = tmp_path / ("out" if output == "out" else "out.hdf5.parts")
-    leftover = folder / ".00000-0000000.hdf5.qooc7w0e"
+    leftover = folder / ".00000-0000000.hdf5.1f0c7a0e"
     folder.mkdir()
     leftover.touch()
+    (folder / ".mine.hdf5.bak").touch()
     result = elmo("embed", corpus, tmp_path / output, "-w", tiny_weights, "-S")
     assert result.exit_code == 0 and not leftover.exists()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"corpus.txt", output}
+
+
+@pytest.mark.parametrize("file", ["job.json", "mine.hdf5"])
+def test_a_folder_of_other_files_stays_as_it_is(
+    elmo, corpus, tiny_weights, tmp_path, file
+):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for name in (file, ".mine.hdf5.bak"):
+        (folder / name).write_text('{"jobs": 1}')
+    result = elmo("embed", corpus, folder, "-w", tiny_weights, "-S")
+    assert result.exit_code == 1 and "ELMO110" in result.text
+    assert {p.read_text() for p in folder.iterdir()} == {'{"jobs": 1}'}
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_a_damaged_part_is_named(embed, monkeypatch, tmp_path):

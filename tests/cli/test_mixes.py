@@ -1,11 +1,10 @@
 import json
-import sys
 
 import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_elmo.cli.mixes import get_mixes, plot_mixes
+from spacy_elmo.cli.mixes import get_mixes
 
 S = [0.2, 0.3, 0.5]
 
@@ -84,29 +83,6 @@ def test_mix_as_a_table(pipeline, elmo):
     assert header.split() == "Component Listens to s_0 ... s_L gamma".split()
     assert rows[0].split() == ["one", "*", "0.200", "0.300", "0.500", "2.500"]
     assert "(its own biLM)" in rows[2]
-
-
-def test_mix_as_a_heat_map(pipeline, elmo, tmp_path):
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "mix.png"
-    result = elmo("mix", pipeline, "--plot", path)
-    assert result.exit_code == 0, result.output
-    assert path.read_bytes().startswith(b"\x89PNG")
-    # JSON stays JSON, and models of other sizes fit in.
-    assert json.loads(elmo("mix", pipeline, "--json", "--plot", path).output)
-    mixes = [{"component": "a", "s": S, "gamma": 1}]
-    mixes += [{"component": "b", "s": [0.1, 0.9], "gamma": 1}]
-    plot_mixes(mixes, tmp_path / "mix.svg")
-    assert (tmp_path / "mix.svg").stat().st_size
-
-
-def test_plot_without_matplotlib_says_what_to_install(
-    pipeline, elmo, tmp_path, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = elmo("mix", pipeline, "--plot", tmp_path / "mix.png")
-    assert result.exit_code == 1
-    assert "[ELMO061]" in result.text and "pip install matplotlib" in result.text
 
 
 def test_a_bilm_in_place_of_a_pipeline_is_told(elmo, tiny_weights, texts, tmp_path):

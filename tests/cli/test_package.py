@@ -99,6 +99,13 @@ def test_a_meta_json_of_another_shape_makes_a_card(elmo, tmp_path):
     assert f"{tokens:,}" in card.read_text()
 
 
+def test_a_license_may_be_null(trained, elmo, tmp_path):
+    meta = tmp_path / "mine.json"
+    srsly.write_json(meta, {"license": None})
+    result = elmo("package", trained[0], tmp_path / "out", "--meta-path", meta)
+    assert result.exit_code == 1 and "ELMO137" in result.text
+
+
 @pytest.mark.parametrize(
     "given, problem",
     [

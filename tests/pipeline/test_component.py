@@ -178,7 +178,8 @@ def test_weights_without_a_license_do_not_get_that_of_others(
     bilm_config, nlp, calm_weights, tmp_path
 ):
     licensed = shutil.copytree(calm_weights, tmp_path / "licensed")
-    (licensed / "meta.json").write_text('{"license": "CC0"}')
+    # In whatever encoding: it goes along as it is
+    (licensed / "meta.json").write_bytes('{"license": "© mine"}'.encode("latin1"))
     first = spacy.blank("xx")
     first.add_pipe("elmo", config={"model": bilm_config(licensed)})
     for pipeline, has_license in ((first, True), (nlp, False)):

@@ -1,5 +1,6 @@
 import copy
 import gc
+import pickle
 import warnings
 
 import numpy as np
@@ -239,16 +240,17 @@ def test_two_elmo_components_with_weights_of_their_own(
     examples = make_examples(nlp, 5)
     train(nlp, examples, 2)
     assert (a.listening_components, b.listening_components) == (["tagger"], ["tagger2"])
-    # Each listener reads the vectors of its own component
-    doc = nlp(examples[0].text)
-    for elmo, name in ((a, "tagger"), (b, "tagger2")):
-        model = nlp.get_pipe(name).model
-        listener = model.get_ref("tok2vec").get_ref("listener")
-        wanted = elmo.predict([doc])[0]
-        np.testing.assert_allclose(
-            listener.predict([doc])[0], wanted, rtol=1e-5, atol=1e-6
-        )
-        assert mix_of(nlp.get_pipe(name)).get_dim("nO") == wanted.shape[2]
+    # Each listener reads the vectors of its own component, also in another process
+    for pipeline in (nlp, pickle.loads(pickle.dumps(nlp))):
+        doc = pipeline(examples[0].text)
+        for elmo, name in (("a", "tagger"), ("b", "tagger2")):
+            model = pipeline.get_pipe(name).model
+            listener = model.get_ref("tok2vec").get_ref("listener")
+            wanted = pipeline.get_pipe(elmo).predict([doc])[0]
+            np.testing.assert_allclose(
+                listener.predict([doc])[0], wanted, rtol=1e-5, atol=1e-6
+            )
+            assert mix_of(pipeline.get_pipe(name)).get_dim("nO") == wanted.shape[2]
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
     texts = [eg.text for eg in examples]

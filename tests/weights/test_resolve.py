@@ -19,3 +19,9 @@ def test_a_name_asks_no_other_package(monkeypatch):
     assert resolve("en_elmo_sm") == en_elmo_sm()
     with pytest.raises(MissingWeights, match=r"\(broken, en_elmo_sm\)"):
         resolve("en_elmo_xm")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_what_can_be_no_path_is_missing(name):
+    with pytest.raises(MissingWeights, match="ELMO001"):
+        resolve(name)
