@@ -103,7 +103,7 @@ class Errors:
         "with options.json and an .hdf5 file, or an .hdf5 file beside its options. Of "
         "a name such as en_elmo_sm, spacy_elmo.weights.resolve gives the path."
     )
-    E010 = "[ELMO010] {path} holds options: give the .hdf5 file, or the folder of both."
+    E010 = "[ELMO010] {path} has options: give the .hdf5 file, or the folder of both."
     E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
     E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
     E013 = (
@@ -122,12 +122,13 @@ class Errors:
     )
     E031 = (
         "[ELMO031] The listener of upstream '{upstream}' got a Doc without ELMo vectors"
-        ". Put an 'elmo' of that name before it, enable it, or give its new name as "
-        "'upstream'."
+        ". Put an 'elmo' component of that name before it, enable it, or set 'upstream'"
+        " to its new name."
     )
     E032 = (
-        "[ELMO032] A listener of upstream '{upstream}' has no such 'elmo' component "
-        "before it ('*': any). Add one, correct 'upstream', or use spacy_elmo.ELMo.v1."
+        "[ELMO032] A listener of upstream '{upstream}' found no 'elmo' component of "
+        "that name before it ('*': of any name). Check names and order in [nlp] "
+        "pipeline, and 'upstream'; or use spacy_elmo.ELMo.v1."
     )
     E033 = (
         "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
@@ -201,7 +202,7 @@ class Errors:
     )
     E110 = (
         "[ELMO110] {path} was made from another text or with other settings ({what}). "
-        "Give the same, remove it, or give another output."
+        "Give the same, or another output; or delete what that run has made."
     )
     E111 = "[ELMO111] {path} is there already. Remove it, or give another path."
     E112 = (
@@ -293,8 +294,8 @@ class Warnings:
     )
     W003 = "[ELMOW003] {problem} Continuing from {path} instead, at step {step}."
     W004 = (
-        "[ELMOW004] Continuing without the cache {path} ({reason}). Remove it if it is "
-        "damaged."
+        "[ELMOW004] Continuing without the cache {path} ({reason}). If it is damaged, "
+        "remove it."
     )
     W005 = (
         "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}: "

@@ -22,7 +22,6 @@ Text = Union[str, List[str], Doc]
 
 SUFFIXES = (".txt", ".jsonl", ".spacy")
 KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
-NOTHING = "there is no such file or directory, and URLs are not fetched"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A text without empty lines would be one document; it is cut after this many lines.
 MAX_DOCUMENT_LINES = 200
@@ -53,7 +52,11 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
         names = glob.glob(str(path), recursive=True)
         found = [Path(name) for name in names if Path(name).is_file()]
     if not found:
-        problem = f"the directory has no {KNOWN}" if is_folder else NOTHING
+        problem = "there is no such file or directory"
+        if is_folder:
+            problem = f"the directory has no {KNOWN}"
+        elif "://" in str(path):
+            problem = "URLs are not read. Download it first"
         where = looked_for(path or "''")
         raise CorpusError(Errors.E050.format(path=f"{where}: {problem}"))
     for file in found:

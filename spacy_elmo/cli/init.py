@@ -1,3 +1,6 @@
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,12 +17,18 @@ from ..errors import CorpusError, Errors, Warnings, require_same, unusable
 from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
 from ._app import app
-from .inputs import FILE, FILES, RULES, is_package_name
+from .inputs import FILE, FILES, RULES, is_package_name, require_version
 
 TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated"
 # Below this, the tokenizer and the treebank follow different rules.
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
+# Runs a project. An interrupt is for the step alone: spaCy would kill it a quarter of a
+# second later, and a checkpoint takes longer.
+RUNNER = """import pathlib, signal, sys
+from spacy.cli import project_run
+signal.signal(signal.SIGINT, lambda *_: None)
+project_run(pathlib.Path(sys.argv[1]), "all")"""
 
 
 @app.command("init")
@@ -61,11 +70,14 @@ def init_cli(
     from ..recipe.project import PROJECT
     from ..text import find_texts
 
+    # As Ctrl+C: no temporary folder is left, and no step goes on alone.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if run and treebank and not (has_build() or has_wheel()):
         raise CorpusError(Errors.E134)
     name = name.removeprefix(f"{lang}_")  # spacy package puts it in front
     if not is_package_name(name):  # found now, not after the training
         raise CorpusError(Errors.E139.format(name=name))
+    require_version(version)
     given: Dict[str, Any] = {
         "lang": lang, "name": name, "version": version, "hours": hours,
         "text": str(Path(text).resolve()), "tokenized": tokenized,
@@ -156,14 +168,16 @@ def convert(
         wanted = tb.components_for(docs)
         lacks = set(wanted) - set(tb.components_for(dev_docs or docs))
         if lacks:
-            what = ", ".join(name for name in wanted if name in lacks)
-            raise unusable(dev[i], f"has nothing to evaluate {what} on, unlike {path}")
+            what = ", ".join(tb.ANNOTATION[name] for name in wanted if name in lacks)
+            problem = f"has no {what}, unlike {path}. Give it in both, or in neither"
+            raise unusable(dev[i], problem)
         # The number keeps two files of the same name apart.
         tb.write_parts(docs, dev_docs, corpus, f"{i + 1}-{Path(path).stem}")
         share, examples = tb.compare_tokens(docs, language)
+        labels = ", ".join(sorted({e.label_ for doc in docs for e in doc.ents}))
         msg.good(
-            f"{path}: {sum(map(len, docs)):,} tokens for "
-            f"{', '.join(wanted)}; spaCy's tokenizer makes "
+            f"{path}: {sum(map(len, docs)):,} tokens for {', '.join(wanted)}"
+            f"{f' ({labels})' if labels else ''}; spaCy's tokenizer makes "
             f"{share:.1%} of them"
         )
         if share < MIN_AGREEMENT:
@@ -181,20 +195,27 @@ def print_survey(survey: Survey, config: Config) -> None:
         f"{survey.repeated:,} repeated paragraphs left out"
     )
     msg.good(
-        f"Words cut: {survey.share_cut(50):.4%} by the reference's limit of 50 "
-        f"characters, {survey.share_cut(longest):.4%} by that of {longest} here"
+        f"Words cut: {survey.share_cut(longest):.4%} by the limit of {longest} "
+        f"characters, {survey.share_cut(50):.4%} by the reference's of 50"
     )
     if survey.words < LITTLE_WORDS:
         msg.warn(Warnings.W011.format(found=survey.words))
 
 
 def run_project(output: Path) -> None:
-    """Run the steps of a project that are not done yet."""
-    from spacy.cli import project_run  # type: ignore[attr-defined]
-
-    try:
-        project_run(output, "all")
-    except (KeyboardInterrupt, SystemExit):
+    """Run the steps of a project that are not done yet. On Ctrl+C, the step that runs
+    is interrupted, and waited for.
+    """
+    has_groups = hasattr(os, "killpg")  # not on Windows
+    command = [sys.executable, "-c", RUNNER, str(output)]
+    with subprocess.Popen(command, start_new_session=has_groups) as steps:
+        try:
+            steps.wait()
+        except KeyboardInterrupt:
+            if has_groups:
+                os.killpg(steps.pid, signal.SIGINT)
+            steps.wait()
+    if steps.returncode:
         msg.warn("Stopped. Run the same command again to resume.", exits=1)
     msg.good("Install what you have made:")
     print("pip install", *sorted((output / "packages").glob("*/dist/*.whl")))

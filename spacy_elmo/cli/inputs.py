@@ -1,5 +1,6 @@
 """What several commands take: options, pipelines, texts, mixes."""
 
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.util import load_model
 from thinc.api import Model
 
-from ..errors import CorpusError, Errors, WeightsError
+from ..errors import CorpusError, Errors, WeightsError, require
 
 if TYPE_CHECKING:
     from ..layers.architectures import Encoder, Mix
@@ -24,6 +25,7 @@ DEFAULT_WEIGHTS = "en_elmo_sm"
 # Texts are read in batches of this length: characters, or tokens if they are split into
 # words. At the original size, the layers of this many tokens take 200 MB.
 BATCH_LENGTH = 16_384
+VERSION = r"\d+(\.\d+)*((a|b|rc|\.post|\.dev|\+)\w+)*"
 RULES = "spacy.Tokenizer.v1"  # needs no package
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
@@ -70,6 +72,12 @@ def read_meta(path: Path) -> Dict[str, Any]:
 
 def is_package_name(name: str) -> bool:
     return name.isidentifier() and name.isascii()
+
+
+def require_version(version: str) -> None:
+    """RAISES (ValueError): If a package can have no such version."""
+    is_good = re.fullmatch(VERSION, version) is not None
+    require(is_good, "--version", "a version such as 0.1.0 or 2.0rc1", version)
 
 
 def load_pipeline(name: str) -> Language:

@@ -13,7 +13,7 @@ from wasabi.markdown import MarkdownRenderer
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from .inputs import FILE, is_package_name, read_meta, read_tokenizer
+from .inputs import FILE, is_package_name, read_meta, read_tokenizer, require_version
 from .outputs import describe
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def package_cli(
         meta["sources"] = [sources]
     if not is_package_name(meta["name"]):
         raise CorpusError(Errors.E139.format(name=meta["name"]))
+    require_version(meta["version"])
     folder = output_path / f"{meta['name']}-{meta['version']}"
     if folder.exists() and not force:
         raise CorpusError(Errors.E133.format(path=folder))

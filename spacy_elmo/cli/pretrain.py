@@ -3,8 +3,13 @@ from pathlib import Path
 from typing import Optional
 
 import typer
-from click import UsageError
-from spacy.cli._util import Arg, Opt, import_code, parse_config_overrides
+from spacy.cli._util import (
+    Arg,
+    NoSuchOption,  # type: ignore[attr-defined]
+    Opt,
+    import_code,
+    parse_config_overrides,
+)
 from wasabi import msg
 
 from ._app import app
@@ -40,7 +45,7 @@ def pretrain_cli(
 
     try:
         overrides = parse_config_overrides(ctx.args)
-    except UsageError as e:  # spaCy's is click's, and typer has its own
+    except NoSuchOption as e:  # spaCy's is click's, and typer has its own
         raise typer.BadParameter(e.message) from None
     if init_from is not None:
         overrides["paths.init_from"] = init_from

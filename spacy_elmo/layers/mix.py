@@ -90,7 +90,7 @@ def get_mix(model: Model[InT, OutT]) -> Tuple[Floats1d, float]:
         s = model.ops.softmax(W_SCALE * model.get_param("w"))
     else:
         layer = n_layers - 1 if layers == "top" else layers
-        wanted = f"one of the biLM's {n_layers} layers, of which the first is 0"
+        wanted = f"a layer of the biLM, from 0 to {n_layers - 1}"
         require(layer < n_layers, "layers", wanted, layers)
         s = model.ops.alloc1f(n_layers)
         s[layer] = 1.0

@@ -27,7 +27,7 @@ def main(baseline: Path, elmo: Path) -> None:
     rows = []
     for key, name in SCORES.items():
         before, after = without.get(key), with_elmo.get(key)
-        if before is not None and after is not None:
+        if None not in (before, after) and min(before, after) < 1:  # else not annotated
             gone = (after - before) / (1 - before) if before < 1 else 0.0
             rows.append([name, f"{before:.2%}", f"{after:.2%}", f"{gone:.0%}"])
     msg.divider("What ELMo gains")

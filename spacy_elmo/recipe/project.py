@@ -143,6 +143,7 @@ def set_length(config: Config, survey: Survey, pace: float, hours: float) -> flo
         eval_steps=max(1, n_steps // EVALUATIONS),
         eval_tokens=min(training["eval_tokens"], max(1, tokens // EVALUATED)),
         checkpoint_steps=max(1, int(CHECKPOINT_SECONDS * pace / tokens_per_step)),
+        checkpoint_minutes=CHECKPOINT_SECONDS / 60,
     )
     optimizer = training["optimizer"]
     optimizer["warmup_steps"] = min(optimizer["warmup_steps"], n_steps // EVALUATIONS)

@@ -1,5 +1,6 @@
 """Annotated sentences -> .spacy files."""
 
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
@@ -16,6 +17,13 @@ N_SENTS = 10
 DEV_EVERY = 10
 N_EXAMPLES = 3
 NO_TAG = ("-", "_")
+# What the components learn from.
+ANNOTATION = {
+    "tagger": "tags (XPOS)", "morphologizer": "parts of speech (UPOS)",
+    "parser": "heads (HEAD, DEPREL)", "ner": "entities",
+}  # fmt: skip
+ENTITY_TAG = re.compile(r"O|[BILU]-.+")
+N_COLUMNS = 10  # of a .conllu; the seventh is the head
 
 Docs = List[Doc]
 
@@ -31,7 +39,7 @@ def read_treebank(path: Path) -> Docs:
     """
     try:
         docs = [doc for doc in _read(path) if len(doc)]
-    except OSError:
+    except (OSError, CorpusError):
         raise
     except Exception as e:  # whatever a converter raises
         problem = f"is not readable as annotated sentences ({type(e).__name__}: {e})"
@@ -56,7 +64,29 @@ def _read(path: Path) -> Iterable[Doc]:
     kind = "conllu" if path.suffix == ".conllu" else "conll"
     if path.suffix == ".iob" and autodetect_ner_format(data) == "iob":
         kind = "iob"
+    for number, line in enumerate(data.split("\n"), 1):
+        problem = _problem_in(line.strip(), kind)
+        if problem:
+            raise unusable(path, f"line {number}: {problem}")
     return CONVERTERS[kind](data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)
+
+
+def _problem_in(line: str, kind: str) -> str:
+    """What a converter would misread, or fail at without a number of the line."""
+    if not line or line.startswith(("#", "-DOCSTART-")):
+        return ""
+    if kind != "conllu":
+        tags = [line.split()[-1]]
+        if kind == "iob":  # a sentence: word|tag word|tag
+            tags = [token.split("|")[-1] for token in line.split()]
+        bad = next((tag for tag in tags if not ENTITY_TAG.fullmatch(tag)), None)
+        return f"the tag is {bad!r}, not O, B-... or I-..." if bad else ""
+    columns = line.split("\t")
+    if len(columns) != N_COLUMNS:
+        return f"there are {len(columns)} columns between tabs, not {N_COLUMNS}"
+    is_word, head = columns[0].isdigit(), columns[6]
+    is_bad = is_word and not (head.isdigit() or head in NO_TAG)
+    return f"the head is {head!r}, not a number" if is_bad else ""
 
 
 def components_for(docs: Docs) -> List[str]:
