@@ -58,7 +58,7 @@ def show(scores: Dict[str, Dict[str, Any]], pipeline: Path) -> None:
     ]
     msg.table(rows, header=["", *SCORES], divider=True, aligns=["l", *"rrrr"])
     msg.divider("What each component takes from the biLM")
-    mix_cli(str(pipeline), as_json=False, plot_path=None)
+    mix_cli(str(pipeline), as_json=False)
     doc = spacy.load(pipeline)(SENTENCE)
     print(f"nlp = spacy.load({str(pipeline)!r})")
     print(f"doc = nlp({SENTENCE!r})")

@@ -115,6 +115,19 @@ def read_texts(
             yield text.split() if tokenized and isinstance(text, str) else text
 
 
+def read_all(path: Union[str, Path], **how: Any) -> Iterator[Text]:
+    """The texts of all files that `find_texts` finds, with options of `read_texts`.
+
+    RAISES (CorpusError): If there are none.
+    """
+    text = None
+    for file in find_texts(path):
+        for text in read_texts(file, **how):
+            yield text
+    if text is None:
+        raise CorpusError(Errors.E050.format(path=f"{path}: it is empty"))
+
+
 def make_doc(nlp: Language, text: Text) -> Doc:
     """A Doc of a text that `read_texts` gives."""
     if isinstance(text, str):

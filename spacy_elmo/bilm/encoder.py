@@ -47,9 +47,15 @@ class CharacterEncoder(nn.Module):
         char_ids (Ints2d): Ids 0..260, shape (n_words, max_characters_per_token).
         RETURNS (Floats2d): Shape (n_words, projection).
         """
-        lengths = (char_ids != PADDING).sum(1)
-        order = torch.argsort(lengths, stable=True)
-        blocks = _blocks_of(char_ids[order], lengths[order].tolist())
+        n_characters, order = (char_ids != PADDING).sum(1).sort(stable=True)
+        lengths = n_characters.tolist()
+        # Blocks of words of similar length, each with its longest length
+        sizes = Counter(bisect_left(WORD_LENGTHS, n) for n in lengths)
+        groups = char_ids[order].split(list(sizes.values()))
+        most = _at_once(BLOCK_WORDS, char_ids)
+        cut = [block for group in groups for block in group.split(most)]
+        ends = accumulate(map(len, cut))
+        blocks = [(ids, lengths[end - 1]) for ids, end in zip(cut, ends)]
         # Windows that begin on a character, and one of pure padding. Words that fill
         # `max_characters` have no such window: they go the reference's way.
         widest = self.widest
@@ -57,8 +63,8 @@ class CharacterEncoder(nn.Module):
         bias = torch.cat(list(self.conv_bias))
         parts = [bias.new_empty(0, len(bias))]
         if fits:
-            cut = [ids[:, : longest + widest - 1].t().long() for ids, longest in fits]
-            parts.append(self._convolve_blocks(cut) + bias)
+            read = [ids[:, : longest + widest - 1].t().long() for ids, longest in fits]
+            parts.append(self._convolve_blocks(read) + bias)
         parts += [self._convolve_whole(ids) for ids, _ in blocks[len(fits) :]]
         pooled = torch.cat(parts)[torch.argsort(order)]  # (n_words, n_filters)
         relu = self.options.activation == "relu"
@@ -127,19 +133,6 @@ class Highway(nn.Module):
         if gate.requires_grad:
             return x + gate.sigmoid() * (y.relu() - x)
         return y.relu_().sub_(x).mul_(gate.sigmoid_()).add_(x)
-
-
-def _blocks_of(char_ids: Tensor, lengths: Sequence[int]) -> List[Tuple[Tensor, int]]:
-    """Cut words in order of length into blocks, each with its longest length."""
-    groups = Counter(bisect_left(WORD_LENGTHS, n) for n in lengths)
-    most = _at_once(BLOCK_WORDS, char_ids)
-    blocks = [
-        block
-        for group in char_ids.split(list(groups.values()))
-        for block in group.split(most)
-    ]
-    ends = accumulate(map(len, blocks))
-    return [(block, lengths[end - 1]) for block, end in zip(blocks, ends)]
 
 
 def share_gradient(out: Tensor, response: Tensor, best: Tensor, d_best: Tensor) -> None:

@@ -150,14 +150,11 @@ def read_batches(
     """
     from tqdm import tqdm
 
-    from ..text import find_texts, make_doc, read_texts
+    from ..text import make_doc, read_all
 
-    files, left = find_texts(text), limit or sys.maxsize
-    is_empty = True
-    texts = (text for file in files for text in read_texts(file, tokenized=tokenized))
+    texts, left = read_all(text, tokenized=tokenized), limit or sys.maxsize
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
         for part in batch_by_length(texts, BATCH_LENGTH):
-            is_empty = False
             with nlp.memory_zone():
                 docs = [make_doc(nlp, text) for text in part]
                 yield docs
@@ -166,8 +163,6 @@ def read_batches(
             left -= n_tokens
             if left <= 0:
                 return
-    if is_empty:
-        raise CorpusError(Errors.E050.format(path=f"{text}: it is empty"))
 
 
 def run_before(nlp: Language, elmo: "ELMo", docs: List[Doc]) -> List[Doc]:

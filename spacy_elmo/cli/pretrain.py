@@ -3,13 +3,7 @@ from pathlib import Path
 from typing import Optional
 
 import typer
-from spacy.cli._util import (
-    Arg,
-    NoSuchOption,  # type: ignore[attr-defined]
-    Opt,
-    import_code,
-    parse_config_overrides,
-)
+from spacy.cli._util import Arg, Opt, import_code, parse_config_overrides
 from wasabi import msg
 
 from ._app import app
@@ -45,8 +39,8 @@ def pretrain_cli(
 
     try:
         overrides = parse_config_overrides(ctx.args)
-    except NoSuchOption as e:  # spaCy's is click's, and typer has its own
-        raise typer.BadParameter(e.message) from None
+    except Exception as e:  # of click, which typer does not know
+        raise typer.BadParameter(str(e)) from None
     if init_from is not None:
         overrides["paths.init_from"] = init_from
     import_code(code_path)

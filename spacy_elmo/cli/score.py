@@ -6,7 +6,6 @@ import srsly
 import typer
 from spacy.cli._util import Arg, Opt
 
-from ..errors import CorpusError, Errors
 from . import inputs
 from ._app import app
 
@@ -37,14 +36,20 @@ def score_cli(
     numbers, from 0, of the words outside the vocabulary, which count as <UNK>.
     """
     from ..pretraining.language_model import LanguageModel
+    from ..text import read_all, read_lines
     from ..weights import resolve
 
     path = resolve(weights or inputs.DEFAULT_WEIGHTS)
     model = LanguageModel.from_path(path, vocab_path=vocab_path)
     tokenizer = inputs.read_tokenizer(path, lang, tokenized)
+    if text == "-":
+        binary = typer.get_binary_stream("stdin")
+        lines: Iterator[Any] = read_lines(text, binary, strict=True)
+    else:
+        lines = read_all(text, keep_empty=True)
     is_first = True
     # Printed as it comes: the text may be endless.
-    for part in inputs.batch_by_length(_read_input(text), inputs.BATCH_LENGTH):
+    for part in inputs.batch_by_length(lines, inputs.BATCH_LENGTH):
         sentences = [list(chain(*tokenizer([line]))) for line in part]
         surprisals = model.score(sentences, boundaries=True)
         for sentence, surprisal in zip(sentences, surprisals):
@@ -58,21 +63,6 @@ def score_cli(
             cells = (x if isinstance(x, list) else [x] for x in found.values())
             row = (" ".join(map(str, cell)).replace("\t", " ") for cell in cells)
             print("\t".join(row))
-
-
-def _read_input(text: str) -> Iterator[Any]:
-    from ..text import find_texts, read_lines, read_texts
-
-    if text == "-":
-        yield from read_lines(text, typer.get_binary_stream("stdin"), strict=True)
-        return
-    is_empty = True
-    for file in find_texts(text):
-        for line in read_texts(file, keep_empty=True):
-            is_empty = False
-            yield line
-    if is_empty:
-        raise CorpusError(Errors.E050.format(path=f"{text}: it is empty"))
 
 
 def _to_record(

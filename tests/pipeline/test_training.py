@@ -294,7 +294,7 @@ def test_a_renamed_elmo_is_heard(nlp, upstream, tmp_path):
     )
     if upstream == "elmo":
         # As with spaCy's tok2vec, the config still has the old name.
-        with pytest.raises(ValueError, match="ELMO031.*new name.*'upstream'"):
+        with pytest.raises(ValueError, match="ELMO031.*'upstream' to its new name"):
             loaded.get_pipe("tagger").update(make_examples(loaded))
 
 
