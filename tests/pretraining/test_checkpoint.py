@@ -21,7 +21,7 @@ def test_the_checkpoint_before_a_truncated_one_is_used(finished_run, tmp_path):
     shutil.copytree(finished_run / "out", broken)
     last, previous = broken / checkpoint.CHECKPOINT, broken / checkpoint.PREVIOUS
     last.write_bytes(last.read_bytes()[:-1000])
-    (broken / f".{checkpoint.CHECKPOINT}.left").touch()
+    (broken / f".{checkpoint.CHECKPOINT}.1f0c7a0e").touch()
     with pytest.warns(UserWarning, match=r"ELMOW003.*checkpoint\.pt.*at step 6"):
         pretrain(settings, broken, silent=True)
     assert_same_run(broken, finished_run / "out")
