@@ -29,10 +29,6 @@ def get_layers(doc: Doc) -> Optional[Floats3d]:
     return layers
 
 
-def set_layers(doc: Doc, layers: Floats3d, component: str) -> None:
-    doc.user_data.update({KEY: layers, COMPONENT: component})
-
-
 def assign_layers(doc: Doc, layers: Optional[Floats3d]) -> None:
     """RAISES (ValueError): If they are not those of the Doc's tokens."""
     shape = np.shape(layers) if layers is not None else (len(doc), 0, 0)

@@ -16,7 +16,7 @@ from thinc.types import Floats3d
 from ..errors import Warnings
 from ..layers.architectures import Encoder
 from ..layers.doc_encoder import get_shim
-from ..layers.extensions import set_layers
+from ..layers.extensions import COMPONENT, KEY
 from ..layers.listener import WeakLink, is_listener_of
 from ..layers.ops import use_torch_ops
 from .replacement import ListenerReplacement
@@ -121,7 +121,8 @@ class ELMo(TrainablePipe):
         """Set doc._.elmo, in the memory of the host, and the hooks of `vectors`."""
         for doc, X in zip(docs, layers):
             self.last_vocab = doc.vocab
-            set_layers(doc, self.model.ops.to_numpy(X), self.name)
+            kept = {KEY: self.model.ops.to_numpy(X), COMPONENT: self.name}
+            doc.user_data.update(kept)
             if self.vectors is not None:
                 set_vector_hooks(doc, self.vectors)
 
