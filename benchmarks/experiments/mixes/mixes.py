@@ -13,6 +13,8 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from harness import save, table  # noqa: E402
 
+# Where ELMo is, in the order in which a model's layers are found: breadth first
+PLACES = ("output", "input")
 RESULTS = HERE.parent / "downstream" / "results.json"
 
 
@@ -20,16 +22,19 @@ def main() -> None:
     runs: Dict[str, Any] = srsly.read_json(RESULTS)["runs"]
     found: Dict[str, List[Any]] = defaultdict(list)
     for key, run in runs.items():
-        task, arm, _, _ = key.split("/")
-        for mix in run.get("mixes", []):
-            found[f"{task}, {arm}"].append([*mix["s"], mix["gamma"]])
+        task = key.split("/")[0]
+        mixes = run.get("mixes", [])
+        for place, mix in zip(PLACES, mixes):
+            name = f"{task}, {place}" if len(mixes) > 1 else task
+            found[name].append([*mix["s"], mix["gamma"]])
     means = {k: [statistics.mean(x) for x in zip(*rows)] for k, rows in found.items()}
     n_layers = len(next(iter(means.values()))) - 1
     header = ["", *(f"s_{j}" for j in range(n_layers)), "gamma"]
     rows = [[name, *row] for name, row in means.items()]
     about = """# Learned weights of the layers (Figure 2)
 
-Means over the seeds; layer 0 is the token layer.
+Means over the seeds; layer 0 is the token layer. Input: of [x; ELMo] before the model,
+unless it says output: of [h; ELMo] after its encoder.
 
 """
     results = {k: {"s": row[:-1], "gamma": row[-1]} for k, row in means.items()}
