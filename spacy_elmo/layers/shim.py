@@ -237,7 +237,7 @@ def _choose_device(name: Optional[str]) -> torch.device:
         raise ValueError(error) from None
     try:
         torch.zeros(1, device=device).tolist()
-    except (RuntimeError, AssertionError, NotImplementedError) as e:
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as e:
         reason = str(e).split("\n")[0]
         raise ValueError(Errors.E041.format(device=name, reason=reason)) from None
     return device

@@ -52,7 +52,7 @@ class ELMo(TrainablePipe):
         self.model = model
         self.name = name
         self.vectors = vectors
-        self.listener_map: Dict[str, List[Encoder]] = {}
+        self._listener_map: Dict[str, List[Encoder]] = {}
         # Weak: the pipeline owns its components, not the other way around.
         self._nlp = WeakLink(nlp)
         _components.add(self)
@@ -71,6 +71,20 @@ class ELMo(TrainablePipe):
         return get_shim(self.model).digest
 
     @property
+    def listener_map(self) -> Dict[str, List[Encoder]]:
+        """The listeners of each component, by its name."""
+        return self._listener_map
+
+    @listener_map.setter
+    def listener_map(self, linked: Dict[str, List[Encoder]]) -> None:
+        # spaCy empties it to link all anew, but only those that are enabled: what is
+        # sourced or frozen is disabled while the others are initialized.
+        nlp = self._nlp.get()
+        names = [] if nlp is None else nlp.disabled
+        kept = {k: v for k, v in self._listener_map.items() if k in names}
+        self._listener_map = {**kept, **linked}
+
+    @property
     def listeners(self) -> List[Encoder]:
         return [listener for found in self.listener_map.values() for listener in found]
 
@@ -86,16 +100,14 @@ class ELMo(TrainablePipe):
         listener.attrs["component"].connect(self)
 
     def remove_listener(self, listener: Encoder, component_name: str) -> bool:
-        found = self.listener_map.get(component_name, [])
-        if listener not in found:
-            return False
-        listener.attrs["component"].connect(None)
-        # A list of its own: replace_listeners goes through the one that is there.
-        found = [other for other in found if other is not listener]
-        self.listener_map[component_name] = found
-        if not found:
-            del self.listener_map[component_name]
-        return True
+        found = self.listener_map.pop(component_name, [])
+        # A list of its own: replace_listeners goes through the one that was there.
+        others = [other for other in found if other is not listener]
+        if others:
+            self.listener_map[component_name] = others
+        if len(others) < len(found):
+            listener.attrs["component"].connect(None)
+        return len(others) < len(found)
 
     def find_listeners(self, component: Any) -> None:
         """Connect the listeners in a component that comes after this one."""

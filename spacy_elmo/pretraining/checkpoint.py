@@ -103,7 +103,12 @@ def _restore(saved: Dict[str, Any], run: Run) -> None:
     """RAISES (Exception): Of any kind, if something is missing or of a wrong type."""
     run.weights.load_state_dict(saved["weights"])
     run.optimizer.load_state_dict(saved["optimizer"])
+    for param, state in run.optimizer.state.items():
+        shapes = {tuple(x.shape) for x in state.values()} - {()}  # () is the step
+        if shapes != {tuple(param.shape)}:
+            raise ValueError(f"optimizer of {shapes} for {tuple(param.shape)}")
     run.rows.load_positions(saved["positions"])
+    run.rows.look_ahead()  # fails at impossible places
     mean = saved["mean"]
     # Of a run of another length, the mean begins anew.
     if run.mean is not None and mean is not None and mean["n_steps"] == run.n_steps:

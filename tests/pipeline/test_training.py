@@ -524,6 +524,7 @@ def test_sourced_components_predict_the_same(trained, replace, tmp_path):
     [
         (None, None, {"training.annotating_components": ["elmo"]}),
         ("sourced", None, {"training.frozen_components": ["elmo"]}),
+        (None, "sourced", {}),
         ("sourced", "sourced", {"training.frozen_components": ["elmo", "tagger"]}),
         ("sourced", "sourced", {"training.frozen_components": ["tagger"]}),
         (None, "replaced", {}),
@@ -557,6 +558,8 @@ def test_spacy_train_with_frozen_annotating_and_sourced_components(
         nlp = spacy.training.initialize.init_nlp(config)
         gammas = [get_mix(mix_of(nlp.get_pipe("ner")))[1]]
         before = scores_of(nlp, "tagger")
+        heard = nlp.get_pipe("elmo").listening_components
+        assert sorted(heard) == ["ner", "tagger"][: 1 + (tagger != "replaced")]
         nlp, _ = spacy.training.loop.train(nlp, tmp_path / "out")
     gammas.append(get_mix(mix_of(nlp.get_pipe("ner")))[1])
     # Nothing of an upstream that would be retrained

@@ -82,7 +82,10 @@ def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
 def change(path, key, value):
     """Change a field of a checkpoint; `...` takes it out."""
     saved = torch.load(path, weights_only=True)
-    saved[key] = value
+    if callable(value):
+        value(saved[key])
+    else:
+        saved[key] = value
     if value is ...:
         del saved[key]
     torch.save(saved, path)
@@ -98,6 +101,13 @@ def change(path, key, value):
         ("positions", "none"),
         ("positions", [[-1, 0, 0]] * 4),
         ("positions", [[0, 0, 0]]),
+        ("positions", [[0, 10**9, 0]] * 4),
+        (
+            "optimizer",
+            lambda saved: [
+                s.update(exp_avg=torch.zeros(1)) for s in saved["state"].values()
+            ],
+        ),
         ("states", [[3]]),
         ("states", [torch.zeros(1, 2, 2, 3), torch.zeros(1, 2, 2, 3)]),
         ("step", -3),
