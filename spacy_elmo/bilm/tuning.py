@@ -29,7 +29,6 @@ WORD_MULTIPLE = 256
 # the words. Half as many: 1.0, twice as many: 1.0 and 1.08.
 WINDOW_MULTIPLE = 2048
 
-
 # -- Products in float32 ---------------------------------------------------------
 # On AMD's processors oneDNN multiplies (see `has_fast_onednn` in kernels.py): on one
 # core of an EPYC with AVX-512, a step's product takes MKL 2.5 times as long. But one
