@@ -39,7 +39,7 @@ def pretrain_cli(
 
     try:
         overrides = parse_config_overrides(ctx.args)
-    except Exception as e:  # of click, which typer does not know
+    except Exception as e:  # click's own, which typer does not know
         raise typer.BadParameter(str(e)) from None
     if init_from is not None:
         overrides["paths.init_from"] = init_from
