@@ -85,12 +85,8 @@ class Errors:
         "architecture. Use one in bilm-tf's format: options.json and an .hdf5 file."
     )
     E004 = (
-        "[ELMO004] {path} is not a readable HDF5 file ({reason}). If it is damaged or "
+        "[ELMO004] {path} is not a readable {kind} ({reason}). If it is damaged or "
         "incomplete, copy or download it again."
-    )
-    E005 = (
-        "[ELMO005] {path} is not a readable zip archive ({reason}). If it is damaged or"
-        " incomplete, copy or download it again."
     )
     E006 = "[ELMO006] {path} is not valid JSON ({reason})."
     E007 = "[ELMO007] {path}: '{key}': {problem} (found: {found})."
@@ -141,19 +137,17 @@ class Errors:
     E038 = "[ELMO038] {name} must be {wanted}, not {found!r}."
     E039 = "[ELMO039] The mix of the layers is not initialized: call nlp.initialize()."
     E041 = (
-        "[ELMO041] This machine has no device '{device}' ({reason}). Give 'cpu', or "
-        "null to let spaCy choose."
+        "[ELMO041] This machine has no device '{device}' ({reason}). Give 'cpu', "
+        "'cuda', 'cuda:1' and so on, or null to let spaCy choose."
     )
-    E042 = (
-        "[ELMO042] '{name}' contains {value:.3g}, which overflows {dtype}: use float32."
-    )
+    E042 = "[ELMO042] '{name}' has {value:.3g}: too large for {dtype}. Use float32."
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}."
     E051 = "[ELMO051] {path}: {problem}."
     E052 = (
-        "[ELMO052] An epoch has {documents:,} documents and {tokens:,.0f} tokens in "
-        "all, too few for {rows} rows: each needs a document of its own, and a window "
-        "of {steps} tokens. Lower 'training.rows' or 'training.unroll_steps', give "
+        "[ELMO052] Too few documents ({documents:,} in an epoch) or tokens ({tokens:,"
+        ".0f}) for {rows} rows: each needs a document of its own, and a window of "
+        "{steps} tokens. Lower 'training.rows' or 'training.unroll_steps', give "
         "more text, or put empty lines between the documents of a .txt."
     )
     E053 = (
@@ -164,10 +158,6 @@ class Errors:
     E054 = (
         "[ELMO054] {path} has no softmax, so it is no language model. Take one that "
         "'spacy elmo pretrain' wrote: the official ones have none."
-    )
-    E055 = (
-        "[ELMO055] Interrupted while torch compiled, in step {step:,}. Run the same "
-        "command again to resume from the last checkpoint."
     )
     E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to start over."
     E058 = (
@@ -238,8 +228,7 @@ class Errors:
         "has {found}. Compare what the same 'elmo' component has seen."
     )
     E126 = (
-        "[ELMO126] A --pipeline has a biLM and a language of its own: with it, give "
-        "neither --weights nor --lang."
+        "[ELMO126] With a --pipeline, give neither --weights nor --lang: it has both."
     )
     E127 = "[ELMO127] {path} is a pipeline with {n} biLMs. Give one of them: {paths}."
     # init and package
@@ -260,9 +249,7 @@ class Errors:
         "folder, --name or --version."
     )
     E134 = "[ELMO134] Packages are made by 'build' or 'wheel': pip install build"
-    E135 = (
-        "[ELMO135] spaCy has no language {lang!r}.{hint} Give 'xx' or one of {known}."
-    )
+    E135 = "[ELMO135] spaCy has no language {lang!r}.{hint} Give one of {known}."
     E136 = (
         "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
         "what it needs; or take spaCy's rules for white space and punctuation, if the "
@@ -315,6 +302,11 @@ class Warnings:
         "'{upstream}' ({found}): what it predicts means nothing. Give '{upstream}' the "
         "weights that it was trained with ('spacy elmo info' prints these digests), or "
         "train '{name}' again."
+    )
+    W009 = (
+        "[ELMOW009] The config of '{name}' asks for the weights {asked}, but a trained "
+        "pipeline has its own, of {own}: they are used. To train with others, make a "
+        "new pipeline."
     )
     W010 = (
         "[ELMOW010] spaCy's tokenizer makes only {share:.1%} of the tokens of {path}: "

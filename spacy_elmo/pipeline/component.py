@@ -198,9 +198,21 @@ class ELMo(TrainablePipe):
         self, path: Union[str, Path], *, exclude: Iterable[str] = ()
     ) -> "ELMo":
         if "model" not in exclude:
-            get_shim(self.model).from_directory(util.ensure_path(path))
+            directory = util.ensure_path(path)
+            get_shim(self.model).from_directory(directory)
             self.model.initialize()
+            if (directory.parent / "config.cfg").is_file():
+                self._check_source(directory.parent / "config.cfg")
         return self
+
+    def _check_source(self, path: Path) -> None:
+        """Warn if a config asks for other weights than the pipeline was saved with."""
+        components = util.load_config(path, interpolate=True).get("components", {})
+        own = components.get(self.name, {}).get("model", {}).get("weights")
+        asked = get_shim(self.model).source
+        if own not in (None, asked):
+            warning = Warnings.W009.format(name=self.name, asked=asked, own=own)
+            warnings.warn(warning, stacklevel=2)
 
 
 _components: "WeakSet[ELMo]" = WeakSet()

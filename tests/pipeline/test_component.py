@@ -155,6 +155,18 @@ def test_a_saved_pipeline_needs_the_path_of_its_weights_no_more(
     assert loaded.get_pipe("elmo").model.get_dim("nO") == 12
 
 
+def test_other_weights_for_a_saved_pipeline_are_not_taken_silently(
+    bilm_config, calm_weights, other_weights, tmp_path
+):
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("elmo", config={"model": bilm_config(calm_weights)})
+    nlp.to_disk(tmp_path)
+    other = {"components.elmo.model.weights": str(other_weights)}
+    with pytest.warns(UserWarning, match=rf"W009.*{other_weights}.*{calm_weights}"):
+        loaded = spacy.load(tmp_path, config=other)
+    assert_same(loaded(TEXT)._.elmo, nlp(TEXT)._.elmo)
+
+
 def test_what_is_excluded_is_not_saved(nlp, tmp_path):
     elmo = nlp.get_pipe("elmo")
     elmo.to_disk(tmp_path, exclude=["model"])
