@@ -11,6 +11,7 @@ from ..errors import Errors, MissingWeights, WeightsError, looked_for
 # Patterns of names, and what errors call them. macOS leaves a "._" file beside each.
 OPTIONS_NAMES = ("options.json", "[!.]*_options.json"), "options files"
 WEIGHTS_NAMES = ("[!.]*.hdf5",), "*.hdf5 files"
+CHECKPOINT = "checkpoint.pt"  # of pretraining
 FOREIGN_FILES = {"encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"}
 # Trained weights hardly shrink in an archive; small files are mostly structure.
 MAX_ZIP_RATIO = 10
@@ -72,7 +73,8 @@ def _find_in_zip(path: Path) -> ModelFiles:
         *(zipfile.BadZipFile, zlib.error, UnicodeError, EOFError, OSError),
         *(NotImplementedError, RuntimeError),  # other methods; encrypted
     ) as e:
-        raise WeightsError(Errors.E005.format(path=path, reason=e)) from None
+        error = Errors.E004.format(path=path, kind="zip archive", reason=e)
+        raise WeightsError(error) from None
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
@@ -111,7 +113,7 @@ def _only(path: Path, names: List[str], patterns: Tuple[str, ...], what: str) ->
     if len(found) != 1:
         inside = [str(options.parent) for options in path.glob("*/options.json")]
         hint = f" Did you mean {' or '.join(inside[:2])}?" if inside else ""
-        if "checkpoint.pt" in names:
+        if CHECKPOINT in names:
             hint = " Its pretraining has not ended: give that command again."
         count = {"n": len(found), "what": what}
         raise WeightsError(Errors.E002.format(path=path, hint=hint, **count))

@@ -10,11 +10,11 @@ import torch
 from spacy.util import dict_to_dot
 
 from ..bilm import LSTMState
+from ..bilm.files import CHECKPOINT
 from ..errors import Errors, TrainingError, Warnings, require_same
 from ..storage import replacing
 from .run import Run
 
-CHECKPOINT = "checkpoint.pt"
 # The one before, should the last be damaged.
 PREVIOUS = "checkpoint.previous.pt"
 

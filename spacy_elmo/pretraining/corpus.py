@@ -12,8 +12,9 @@ import numpy as np
 from tqdm import tqdm
 
 from ..bilm.characters import words_to_ids
+from ..bilm.files import CHECKPOINT
 from ..bilm.tuning import CACHED_TOKENS, CACHED_WORDS
-from ..errors import CorpusError, Errors, unusable
+from ..errors import CorpusError, Errors, TrainingError, require_same, unusable
 from ..storage import sha256
 from ..text import find_texts, read_documents
 from .config import Settings
@@ -29,7 +30,7 @@ from .vocabulary import (
     read_vocabulary,
 )
 
-VERSION = 3
+VERSION = 4
 
 
 class TextCounts(NamedTuple):
@@ -112,7 +113,8 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     width = settings.options.char_cnn.max_characters_per_token
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
     files = text_files(settings.paths.train)
-    train = load_corpus(files, folder / "train", tokenizer, wanted, width)
+    resumes = (output / CHECKPOINT).is_file()
+    train = load_corpus(files, folder / "train", tokenizer, wanted, width, resumes)
     tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
     words = train.words[: train.vocab_size]
     return train, load_each(settings.paths.dev, folder / "dev", tokenizer, words, width)
@@ -147,6 +149,7 @@ def load_corpus(
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
     width: int,
+    resumes: bool = False,
 ) -> Corpus:
     """Open the cache of a corpus, and make it first unless it is there for the same
     text and arguments.
@@ -158,13 +161,18 @@ def load_corpus(
         or how to choose them from the text.
     width (int): Characters that the encoder reads of a word, with the marks of its
         ends.
+    resumes (bool): Whether a cache of another text is an error. Else it is replaced.
     RAISES (CorpusError): If there is no text, if a file is damaged, or if a weight is
         for no file.
+    RAISES (TrainingError): If the cache is of another run.
     """
     weights = weights_of(files, tokenizer.settings.weights)
     key = fingerprint(files, tokenizer, vocabulary, width)
     meta = cache / "meta.json"
-    if not _is_made(meta, key):
+    found = _key_of(meta)
+    if resumes and found:
+        require_same(cache, found, key, TrainingError)
+    if found != key:
         making = cache.with_name(cache.name + ".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
@@ -177,7 +185,8 @@ def load_corpus(
         except BaseException:
             shutil.rmtree(making)
             raise
-        made.update(key=key, n_bytes=(making / "tokens.bin").stat().st_size)
+        n_bytes = (making / "tokens.bin").stat().st_size
+        made.update(key=key, n_bytes=n_bytes, version=VERSION)
         (making / meta.name).write_text(json.dumps(made))
         shutil.rmtree(cache, ignore_errors=True)
         making.rename(cache)
@@ -195,14 +204,15 @@ def load_corpus(
     )
 
 
-def _is_made(meta: Path, key: str) -> bool:
-    """Whether a cache is there whole, by its meta.json."""
+def _key_of(meta: Path) -> Dict[str, str]:
+    """The fingerprint of a cache that is there whole, by its meta.json; else {}."""
     try:
         made = json.loads(meta.read_text())
         n_bytes = (meta.parent / "tokens.bin").stat().st_size
-        return bool(made["key"] == key and made["n_bytes"] == n_bytes)
+        is_whole = (made["version"], made["n_bytes"]) == (VERSION, n_bytes)
+        return dict(made["key"]) if is_whole else {}
     except (OSError, ValueError, TypeError, KeyError):
-        return False
+        return {}
 
 
 def weights_of(files: Sequence[Path], patterns: Dict[str, float]) -> List[float]:
@@ -224,17 +234,21 @@ def weights_of(files: Sequence[Path], patterns: Dict[str, float]) -> List[float]
 
 def fingerprint(
     files: Sequence[Path], tokenizer: Tokenizer, vocabulary: Vocabulary, width: int
-) -> str:
-    """Changes when the text or what is made of it does: not when files are copied to
-    another folder or machine, where tokenizing them again would take hours.
+) -> Dict[str, str]:
+    """Digests of what a cache is made of, by name. They do not change when files are
+    copied to another folder or machine, where tokenizing them again would take hours.
     """
-    contents = [(file.name, sha256(file)) for file in files]
-    # How many processes tokenize makes no difference.
-    settings = tokenizer.settings.model_dump(exclude={"n_process"})
-    code = tokenizer.code and sha256(tokenizer.code)
-    made_by = tokenizer.nlp_config, settings, code, vocabulary, width
-    key = json.dumps([VERSION, contents, *made_by], sort_keys=True, default=str)
-    return hashlib.sha256(key.encode("utf8")).hexdigest()
+    made_of = {
+        "text": [(file.name, sha256(file)) for file in files],
+        "[nlp]": tokenizer.nlp_config,
+        # How many processes tokenize makes no difference.
+        "[corpus]": tokenizer.settings.model_dump(exclude={"n_process"}),
+        "[vocabulary]": vocabulary,
+        "max_characters_per_token": width,
+        "code": tokenizer.code and sha256(tokenizer.code),
+    }
+    texts = {k: json.dumps(v, sort_keys=True, default=str) for k, v in made_of.items()}
+    return {k: hashlib.sha256(text.encode()).hexdigest() for k, text in texts.items()}
 
 
 def _read_sentences(

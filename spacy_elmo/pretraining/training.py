@@ -18,12 +18,13 @@ from thinc.api import Config
 from tqdm import tqdm
 from wasabi import msg
 
+from ..bilm.files import CHECKPOINT
 from ..bilm.kernels import use_fusion
 from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..storage import hold, remove_leftovers
-from .checkpoint import CHECKPOINT, load_checkpoint, save_checkpoint
+from .checkpoint import load_checkpoint, save_checkpoint
 from .config import Settings
 from .corpus import Corpus, load_corpora
 from .distributed import Processes, joined_processes
@@ -87,9 +88,18 @@ def pretrain(
 
 
 def prepare_run(settings: Settings, corpus: Corpus, processes: Processes) -> Run:
-    """A run before its first update, whose precision and compiling are chosen."""
-    settings = _decide(settings, corpus, processes.device)
-    use_fusion(settings.training.compile is True)
+    """A run before its first update. Where precision and compile are "auto", they are
+    chosen here.
+    """
+    training, device = settings.training, processes.device
+    precision = choose_precision(training.precision, device, among=("bfloat16",))
+    fuses = training.compile
+    if fuses == "auto":
+        is_long = count_steps(training, corpus) >= MIN_STEPS_TO_COMPILE
+        fuses = is_long and _has_compiler(device)
+    use_fusion(fuses)
+    training = training.model_copy(update={"precision": precision, "compile": fuses})
+    settings = settings.model_copy(update={"training": training})
     return start_run(settings, corpus, processes)
 
 
@@ -138,8 +148,7 @@ class _Training:
             loss, norm = train_step(self.run, batch)
         except Exception:
             if signals:  # Ctrl+C reaches the compiler that torch has started, too.
-                problem = Errors.E055.format(step=self.run.step + 1)
-                raise TrainingError(problem) from None
+                raise TrainingError(Errors.E116) from None
             raise
         for what, value in (("loss", loss), ("norm of the gradients", norm)):
             if not math.isfinite(value):
@@ -257,18 +266,6 @@ def _noticed_signals() -> Iterator[List[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _decide(settings: Settings, corpus: Corpus, device: torch.device) -> Settings:
-    """The settings with precision and compile decided, where they are "auto"."""
-    training = settings.training
-    precision = choose_precision(training.precision, device, among=("bfloat16",))
-    chosen = {"precision": precision, "compile": training.compile}
-    if training.compile == "auto":
-        is_long = count_steps(training, corpus) >= MIN_STEPS_TO_COMPILE
-        chosen["compile"] = is_long and _has_compiler(device)
-    training = training.model_copy(update=chosen)
-    return settings.model_copy(update={"training": training})
 
 
 def _has_compiler(device: torch.device) -> bool:
