@@ -18,6 +18,7 @@ Ints1d = npt.NDArray[np.int64]
 SentenceRows = Sequence[Sequence[int]]
 # The first row of the state to be written, and the rows to be copied there.
 Move = Tuple[int, Ints1d]
+Moves = Sequence[Sequence[Move]]  # before each step, and after the last
 
 
 class Reading(NamedTuple):
@@ -32,7 +33,7 @@ class Reading(NamedTuple):
 
     inputs: Ints1d
     sizes: List[int]
-    moves: List[List[Move]]
+    moves: Moves
     places: List[Ints1d]
 
 
@@ -64,8 +65,8 @@ def make_batches(
     closed (bool): Whether the LSTMs read the boundary at their end, too. No word's
         vector depends on it; the state after the sentence does.
     """
-    boundaries = 2
-    lengths = [len(sentence) and len(sentence) + boundaries for sentence in sentences]
+    # With both boundaries
+    lengths = [len(sentence) and len(sentence) + 2 for sentence in sentences]
     for batch in cut_by_length(lengths, max_tokens):
         texts = [list(sentences[i]) for i in batch]
         readings = []

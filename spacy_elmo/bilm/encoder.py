@@ -67,16 +67,14 @@ class CharacterEncoder(nn.Module):
             parts.append(self._convolve_blocks(read) + bias)
         parts += [self._convolve_whole(ids) for ids, _ in blocks[len(fits) :]]
         pooled = torch.cat(parts)[torch.argsort(order)]  # (n_words, n_filters)
-        relu = self.options.activation == "relu"
-        pooled = torch.relu(pooled) if relu else torch.tanh(pooled)
-        n_words = len(pooled)
+        pooled = getattr(torch, self.options.activation)(pooled)  # relu or tanh
         if pooled.requires_grad:
-            pooled = F.pad(pooled, (0, 0, 0, -n_words % WORD_MULTIPLE))
+            pooled = F.pad(pooled, (0, 0, 0, -len(char_ids) % WORD_MULTIPLE))
         for highway in self.highways:
             pooled = highway(pooled)
         if self.projection is not None:
             pooled = linear(self.projection, pooled)
-        return pooled[:n_words]
+        return pooled[: len(char_ids)]
 
     def _convolve_blocks(self, blocks: Sequence[Tensor]) -> Tensor:
         """Convolve words with all filters at once and take the maximum over the

@@ -4,9 +4,10 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
+from .batching import Moves
 from .kernels import casting
 from .lstm_grad import TrainedLSTM
-from .lstm_predict import Arithmetic, BFloat16, Float32, Int8, Moves, predict
+from .lstm_predict import Arithmetic, BFloat16, Float32, Int8, predict
 from .options import LSTMOptions
 from .tuning import ALIASED, KERNEL_PADDING
 
@@ -94,10 +95,9 @@ class LSTMLayer(nn.Module):
         RETURNS (Tuple[Floats2d, LSTMState]): Outputs, packed as x, and the state of
             each row after its last step.
         """
-        options = self.options
         if state is None:
-            n, zeros = batch_sizes[0], self.kernel.new_zeros
-            state = LSTMState(zeros(n, options.projection_dim), zeros(n, options.dim))
+            P, H, n = self.options.projection_dim, self.options.dim, batch_sizes[0]
+            state = LSTMState(x.new_zeros(n, P), x.new_zeros(n, H))
         clips = self._clips
         if torch.is_grad_enabled() and (self.kernel.requires_grad or x.requires_grad):
             assert not moves, "in training, no rows are shared"

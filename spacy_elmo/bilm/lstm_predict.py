@@ -8,17 +8,14 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Uni
 import torch
 from torch import Tensor
 
+from .batching import Move, Moves
 from .kernels import Weight, multiply, pack
 from .precision import INT8_PRODUCT
 from .tuning import CHUNK_TOKENS, LEAST_READINGS, ROW_MULTIPLE
 
-# Copies of rows of the state before each step, and after the last: see Reading.
-Moves = Sequence[Sequence[Tuple[int, Tensor]]]
 # Given a step and its h_{t-1} (n, projection), the gates before their activations:
 # (4, n, dim).
 Gates = Callable[[int, Tensor], Tensor]
-# Which of the gates i, f, o, j is f.
-FORGET = 1
 # A scale is never zero.
 SMALLEST = 1e-30
 
@@ -199,9 +196,10 @@ def _chosen(x: Tensor, index: Optional[Tensor]) -> Tensor:
     return x if index is None else x.index_select(0, index)
 
 
-def _move(copies: Sequence[Tuple[int, Tensor]], h: Tensor, c: Tensor) -> None:
+def _move(copies: Sequence[Move], h: Tensor, c: Tensor) -> None:
     """Copy rows of the state, in place."""
-    for start, rows in copies:
+    for start, sources in copies:
+        rows = torch.from_numpy(sources).to(h.device)
         for part in (h, c):
             part[start : start + len(rows)] = part.index_select(0, rows)
 
@@ -209,7 +207,7 @@ def _move(copies: Sequence[Tuple[int, Tensor]], h: Tensor, c: Tensor) -> None:
 def _with_forget_bias(bias: Tensor) -> Tensor:
     """b and the +1 of the forget gate, without which it is stored."""
     gates = bias.view(4, -1).clone()
-    gates[FORGET] += 1.0
+    gates[1] += 1.0  # of i, f, o, j
     return gates.view(-1)
 
 

@@ -8,13 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import Errors
-from .batching import Ints1d, Reading, SentenceBatch, SentenceRows, make_batches
+from .batching import Ints1d, Moves, Reading, SentenceBatch, SentenceRows, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .files import find_files
 from .kernels import casting
 from .lstm import LSTMLayer, LSTMState, stack_states
-from .lstm_predict import Moves
 from .official_format import Layout, digest, layout, read_weights, write_files
 from .options import Options
 from .precision import choose_precision
@@ -161,13 +160,9 @@ class BiLM(nn.Module):
             zeros = self.initial_state(len(reading.places))
             state = LSTMState(zeros.h[direction], zeros.c[direction])
         rows, index = np.unique(reading.inputs, return_inverse=True)
-        moves = [
-            [(start, on_device(rows)) for start, rows in copies]
-            for copies in reading.moves
-        ]
         layers, last = self.run_direction(
             direction, table.index_select(0, on_device(rows)), reading.sizes, state,
-            index=on_device(index), moves=moves if any(moves) else None,
+            index=on_device(index), moves=reading.moves if any(reading.moves) else None,
         )  # fmt: skip
         places = on_device(np.concatenate(reading.places))
         return [layer.index_select(0, places) for layer in layers], last
@@ -238,12 +233,11 @@ class BiLM(nn.Module):
         check_words(sentences)
         words, ids = number_words(sentences)
         n_rows = len(sentences)
-        after = self.initial_state(n_rows)
-        if state is not None:
-            found = state.h.shape[2]
-            if found != n_rows:
-                raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
-            after = LSTMState(state.h.clone(), state.c.clone())
+        before = state or self.initial_state(n_rows)
+        found = before.h.shape[2]
+        if found != n_rows:
+            raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
+        after = LSTMState(before.h.clone(), before.c.clone())
         layers = self.encode_ids(
             self.encode_words(words), ids, after,
             share=state is None, max_batch_tokens=max_batch_tokens,

@@ -100,8 +100,8 @@ def open_hdf5(files: ModelFiles) -> Iterator[Tuple[Any, Dict[str, Tuple[int, ...
             h5 = stack.enter_context(h5py.File(files.weights, "r"))
             h5.visititems(visit)
         except Exception as e:  # h5py raises nearly anything on damaged files
-            error = Errors.E004.format(path=files.weights_name, reason=e)
-            raise WeightsError(error) from None
+            what = {"path": files.weights_name, "kind": "HDF5 file"}
+            raise WeightsError(Errors.E004.format(**what, reason=e)) from None
         yield h5, shapes
 
 

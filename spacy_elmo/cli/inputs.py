@@ -165,14 +165,6 @@ def read_batches(
                 return
 
 
-def run_before(nlp: Language, elmo: "ELMo", docs: List[Doc]) -> List[Doc]:
-    """Run the components before `elmo`: they may set the sentences that it reads."""
-    names = nlp.component_names
-    before = [name for name in names[: names.index(elmo.name)] if nlp.has_pipe(name)]
-    with nlp.select_pipes(enable=before):
-        return list(nlp.pipe(docs))
-
-
 def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
     """Batches in order, each as short as possible with at least `size` in length."""
     found: List[Any] = []

@@ -48,11 +48,13 @@ def neighbors_cli(
 
     nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
     choice = inputs.choose_layer(elmo, layer)
+    # Components before elmo may set the sentences that it reads.
+    names = nlp.component_names
+    for name in names[names.index(elmo.name) :]:
+        nlp.remove_pipe(name)
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
-    for token in tokens:
-        inputs.run_before(nlp, elmo, [token.doc])
     read = inputs.read_batches(nlp, corpus, tokenized, limit)
-    batches = (inputs.run_before(nlp, elmo, docs) for docs in read)
+    batches = (list(nlp.pipe(docs)) for docs in read)
     found = find_neighbors(elmo, tokens, batches, layer=choice, n=n)
     if as_json:
         results = []
@@ -91,7 +93,7 @@ def _find_word(nlp: Language, query: str, tokenized: bool) -> Token:
         raise CorpusError(Errors.E120.format(query=query, found=len(words) // 2))
     word, after = words
     text = before + word + after
-    doc = make_doc(nlp, text.split() if tokenized else text)
+    doc = nlp(make_doc(nlp, text.split() if tokenized else text))
     end = len(before) + len(word)
     span = doc.char_span(len(before), end, alignment_mode="expand")
     found = [token.text for token in span or []]

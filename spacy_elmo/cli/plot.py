@@ -39,11 +39,8 @@ def plot_cli(
             label = f"{name}, {key}" if len(runs) > 1 else key
             _draw(perplexities, records, key, label, color=f"C{i}", linestyle=style)
         for file in {name: None for r in records for name in r.get("files", {})}:
-            of_file = [
-                {**r["files"][file], "tokens": r["tokens"]}
-                for r in records
-                if file in r.get("files", {})
-            ]
+            its = [r for r in records if file in r.get("files", {})]
+            of_file = [{**r["files"][file], "tokens": r["tokens"]} for r in its]
             look = {"linewidth": 0.8, "linestyle": "-."}
             _draw(perplexities, of_file, "average", file, **look)
     for panel in (losses, perplexities):

@@ -25,19 +25,16 @@ def segment_sentences(max_length: int = MAX_LENGTH) -> Segmenter:
     max_length (int): Cut after this many tokens in any case.
     RETURNS (Callable[[Doc], List[Span]]): Covers each token once and in order.
     """
-    return _make(max_length, split=True)
+    require_number("max_length", max_length, 1)
+    # No closure, so that pipelines can be pickled.
+    return partial(_segment, max_length=max_length, split=True)
 
 
 @registry.misc("spacy_elmo.segment_docs.v1")
 def segment_docs(max_length: int = MAX_LENGTH) -> Segmenter:
     """Take a Doc as one segment, cut only after `max_length` tokens."""
-    return _make(max_length, split=False)
-
-
-def _make(max_length: int, split: bool) -> Segmenter:
     require_number("max_length", max_length, 1)
-    # No closure, so that pipelines can be pickled.
-    return partial(_segment, max_length=max_length, split=split)
+    return partial(_segment, max_length=max_length, split=False)
 
 
 def _segment(doc: Doc, *, max_length: int, split: bool) -> List[Span]:

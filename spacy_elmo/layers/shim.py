@@ -3,6 +3,7 @@ import copy
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from threading import RLock
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -231,14 +232,9 @@ def _choose_device(name: Optional[str]) -> torch.device:
         return torch.device("cuda" if on_gpu else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError:  # torch's message has its twenty types of devices
-        wanted = "'cpu', 'cuda', 'cuda:1' and so on, or null for spaCy's"
-        error = Errors.E038.format(name="device", wanted=wanted, found=name)
-        raise ValueError(error) from None
-    try:
         torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as e:
-        reason = str(e).split("\n")[0]
+        reason = shorten(str(e).split("\n")[0], 100)  # torch may list twenty devices
         raise ValueError(Errors.E041.format(device=name, reason=reason)) from None
     return device
 

@@ -44,9 +44,8 @@ class Job(NamedTuple):
     def select(self, layers: Floats) -> Floats:
         """(n_tokens, L + 1, width) -> what is written."""
         if self.mix is not None:
-            ops = self.mix.ops
-            X: Any = layers
-            mixed: Floats = ops.to_numpy(self.mix.predict([ops.asarray3f(X)])[0])
+            ops: Any = self.mix.ops
+            mixed: Floats = ops.to_numpy(self.mix.predict([ops.asarray3f(layers)])[0])
             return mixed
         if self.layer is None:
             return layers.transpose(1, 0, 2)

@@ -13,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from ..bilm import BiLM
 from ..bilm.lstm import LSTMState
-from ..errors import CorpusError, Errors
+from ..errors import require
 from .config import OptimizerSettings, Settings, TrainingSettings
 from .corpus import Corpus
 from .distributed import ALONE, Processes
@@ -47,14 +47,11 @@ class Run:
 def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) -> Run:
     """A run before its first update, on the device of this process.
 
-    RAISES (CorpusError): If the rows are fewer than the processes.
+    RAISES (ValueError): If the rows are fewer than the processes.
     """
     training = settings.training
-    if training.rows < processes.n:
-        wanted = f"at least the number of processes, {processes.n}"
-        raise CorpusError(
-            Errors.E038.format(name="training.rows", wanted=wanted, found=training.rows)
-        )
+    rows, n = training.rows, processes.n
+    require(rows >= n, "training.rows", f"at least the number of processes, {n}", rows)
     bilm = initialize(BiLM(settings.options), training.seed)
     softmax = Softmax(corpus.vocab_size, settings.options.lstm.projection_dim)
     softmax.initialize(training.seed + 1)

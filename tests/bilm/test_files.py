@@ -162,7 +162,7 @@ def test_a_zip_with_names_that_are_no_text_is_named(model):
         archive.writestr("caf\xe9", b"")  # in UTF-8, and flagged as such
     path.write_bytes(path.read_bytes().replace(b"caf\xc3\xa9", b"caf\xe9\xff"))
     message = message_of(path)
-    assert "193.zip" in message and "ELMO005" in message
+    assert "193.zip is not a readable zip archive" in message
 
 
 @pytest.mark.parametrize("suffix", [".zip", ".ZIP"])

@@ -169,7 +169,7 @@ def test_every_step_of_the_project(
             printed += run(line, capfd)
         assert all(Path(path).exists() for path in steps[name].get("outputs", []))
         update_lockfile(output, steps[name])
-    assert "What ELMo gains" in printed and "Entities (F)" in printed
+    assert "What ELMo gains" in printed and "Labeled heads (LAS)" in printed
     again = elmo(*command(output))
     assert again.exit_code == 0 and "pip install" in again.text, again.output
     # All but the comparison, which has no output.

@@ -287,10 +287,8 @@ def test_the_file_is_a_plain_database(calm_weights, docs, tmp_path):
 
 
 def test_a_device_that_is_not_there_is_a_clear_error(calm_weights, docs):
-    with pytest.raises(ValueError, match="ELMO038.*device.*'cuda'.*not 'gpu'"):
-        run(build_bilm(calm_weights, device="gpu"), docs)
-    for device in ("meta", "cuda:99"):
-        with pytest.raises(ValueError, match=f"ELMO041.*'{device}'"):
+    for device in ("gpu", "meta", "cuda:99"):
+        with pytest.raises(ValueError, match=f"ELMO041.*'{device}'.*'cuda:1'"):
             run(build_bilm(calm_weights, device=device), docs)
     assert len(run(build_bilm(calm_weights, device="cpu"), docs)) == len(docs)
 

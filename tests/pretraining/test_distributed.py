@@ -8,7 +8,6 @@ import torch
 from runs import losses, wait_for_the_first
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining.corpus import load_corpora
 from spacy_elmo.pretraining.distributed import Processes, joined_processes
 from spacy_elmo.pretraining.run import start_run
@@ -75,7 +74,7 @@ def test_processes_wait_for_a_long_tokenization(start_process):
 def test_more_processes_than_rows_are_refused(make_settings, tmp_path):
     settings = make_settings()
     corpus, _ = load_corpora(settings, tmp_path / "out")
-    with pytest.raises(CorpusError, match="training.rows.*processes, 5"):
+    with pytest.raises(ValueError, match="training.rows.*processes, 5"):
         start_run(settings, corpus, Processes(0, 5))
 
 

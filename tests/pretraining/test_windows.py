@@ -111,8 +111,8 @@ def test_processes_share_the_rows_among_them(corpus):
 @pytest.mark.parametrize(
     "n_rows, steps, problem",
     [
-        (11, 1, "10 documents and .* too few for 11 rows"),
-        (10, 1000, "tokens in all, too few for 10 rows: .* of 1000 tokens"),
+        (11, 1, r"documents \(10 in an epoch\) .* for 11 rows"),
+        (10, 1000, r"tokens \(.*\) for 10 rows: .* of 1000 tokens"),
     ],
 )
 def test_a_corpus_too_small_for_its_rows_is_an_error(corpus, n_rows, steps, problem):
