@@ -29,6 +29,7 @@ from spacy_elmo.text import find_texts, read_documents  # noqa: E402
 FLORET = {
     "model": "cbow", "mode": "floret", "hashCount": 2, "bucket": 20000, "dim": 200,
     "minn": 3, "maxn": 5, "minCount": 5, "epoch": 5, "thread": os.cpu_count(),
+    "verbose": 0,
 }  # fmt: skip
 # The config of the runs that start from the pretrained tok2vec
 RUN = {
