@@ -76,8 +76,11 @@ def test_a_table_has_what_was_run_as_it_is_planned_now(tmp_path):
         for i, (key, settings) in enumerate(runs.items())
     }
     results["n/ELMo/all/1"] = {"run": {"encoder": "another"}}
-    run.write_json(tmp_path / "results.json", {"runs": results})
-    done = run.done_of(runs, tmp_path / "results.json")
+    shared = {"of another experiment": results.pop("n/without/all/0")}
+    paths = [tmp_path / name for name in ("a.json", "b.json", "not there.json")]
+    for path, mine in zip(paths, (results, shared)):
+        run.write_json(path, {"runs": mine})
+    done = run.done_of(runs, paths)
     text = run.render({**plan, "arms": arms}, done)
     assert "| names | 50.0 ± 14.1 | 50.0 |" in text
     assert "| n, without | 0.50 | 9 | 7 |" in text
@@ -91,7 +94,12 @@ def test_every_plot_is_drawn(name, tmp_path):
     plan = {"title": "T", "seeds": [0, 1], "tasks": {"ner_hu": task}, "arms": arms}
     result = {"score": 0.5, "curve": [[100, 0.4]], "words_per_second": 9}
     result["scores"] = {"ents_f": 0.5}
-    runs = {f"ner_hu/{arm}/all/{seed}": result for arm in arms for seed in (0, 1)}
+    longer = {**result, "curve": [[100, 0.4], [200, 0.5]]}
+    runs = {
+        f"ner_hu/{arm}/all/{seed}": of_seed
+        for arm in arms
+        for seed, of_seed in enumerate((longer, result))
+    }
     plots.PLOTS[name](plan, runs, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 5000
     plots.PLOTS[name](plan, {}, tmp_path / "empty.png")  # before the first run

@@ -71,7 +71,8 @@ def efficiency(plan: Plan, runs: Runs, path: Path) -> None:
             keys = [f"{task}/{arm}/all/{s}" for s in plan["seeds"]]
             curves = [runs[k]["curve"] for k in keys if k in runs]
             if curves:
-                steps = [step for step, _ in curves[0]]
+                # As far as all seeds have trained
+                steps = [step for step, _ in min(curves, key=len)]
                 scores = [statistics.mean(s for _, s in at) for at in zip(*curves)]
                 row[1].plot(steps, [100 * s for s in scores], "o-", label=arm)
         row[0].set(xscale="log", xlabel="% of the training data",

@@ -63,11 +63,13 @@ def main(
     import components  # noqa: F401
 
     plan = srsly.read_yaml(experiment)
-    path = experiment.parent / "results.json"
+    path = experiment.resolve().parent / "results.json"
     runs = runs_of(plan)
+    known = sorted(path.parent.parent.glob("*/results.json"))
     if fresh:
         path.unlink(missing_ok=True)
-    done = done_of(runs, path)
+        known = [path]
+    done = done_of(runs, known)
     with ThreadPoolExecutor(jobs) as pool:
         waiting = {
             pool.submit(train_once, run, data, weights, work, jobs, key * keep): key
@@ -79,10 +81,10 @@ def main(
             if future.exception():
                 pool.shutdown(cancel_futures=True)
             result = {"run": runs[waiting[future]], **future.result()}
-            done = {**done_of(runs, path), waiting[future]: result}
+            # What another process has found since is kept.
+            done = {**done, **done_of(runs, [path]), waiting[future]: result}
             in_order = {key: done[key] for key in runs if key in done}
             write_json(path, {"machine": machine(), "runs": in_order})
-    done = done_of(runs, path)
     text = render(plan, done)
     (experiment.parent / "results.md").write_text(text, encoding="utf8")
     if "plot" in plan:
@@ -343,10 +345,13 @@ def cell(scores: List[float], n_seeds: int) -> str:
     return f"{mean} ± {100 * statistics.stdev(scores):.1f}{of}"
 
 
-def done_of(runs: Dict[str, Run], path: Path) -> Dict[str, Run]:
-    """Results of the runs as they are planned now."""
-    found = srsly.read_json(path)["runs"] if path.is_file() else {}
-    return {k: r for k, r in found.items() if k in runs and r.get("run") == runs[k]}
+def done_of(runs: Dict[str, Run], paths: List[Path]) -> Dict[str, Run]:
+    """Results of the runs as they are planned now, from files of results: experiments
+    have arms in common.
+    """
+    files = [srsly.read_json(path) for path in paths if path.is_file()]
+    found = [result for file in files for result in file.get("runs", {}).values()]
+    return {k: r for k, run in runs.items() for r in found if r.get("run") == run}
 
 
 def write_json(path: Path, results: Dict[str, Any]) -> None:
