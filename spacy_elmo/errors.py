@@ -280,10 +280,7 @@ class Warnings:
         "which has no {missing}: using float32."
     )
     W003 = "[ELMOW003] {problem} Continuing from {path} instead, at step {step}."
-    W004 = (
-        "[ELMOW004] Continuing without the cache {path} ({reason}). If it is damaged, "
-        "remove it."
-    )
+    W004 = "[ELMOW004] The cache {path} is off ({reason}). Remove it if it is damaged."
     W005 = (
         "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}: "
         "invalid bytes became U+FFFD. If that matters, convert it: "

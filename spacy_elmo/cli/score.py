@@ -48,7 +48,7 @@ def score_cli(
     else:
         lines = read_all(text, keep_empty=True)
     is_first = True
-    # Printed as it comes: the text may be endless.
+    # In batches: the text may be endless.
     for part in inputs.batch_by_length(lines, inputs.BATCH_LENGTH):
         sentences = [list(chain(*tokenizer([line]))) for line in part]
         surprisals = model.score(sentences, boundaries=True)

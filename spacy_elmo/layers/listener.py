@@ -129,7 +129,7 @@ def _component_for(model: Model[InT, OutT], docs: InT) -> Optional[Any]:
 def _check_digest(model: Model[InT, OutT], component: Any) -> None:
     """Warn if the task was trained with another biLM."""
     wanted, found = model.attrs["digest"], component.digest
-    if wanted not in (None, found):  # None: saved by 0.2.1 or before
+    if wanted not in (None, found):  # None: not stored by older releases
         listeners = component.listener_map.items()
         names = ", ".join(name for name, mine in listeners if model in mine)
         what = {"name": names, "wanted": wanted, "found": found}

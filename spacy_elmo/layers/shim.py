@@ -241,7 +241,8 @@ def _choose_device(name: Optional[str]) -> torch.device:
 
 def _look_at(path: Path) -> SavedFile:
     stat = path.stat()
-    return path.absolute(), stat.st_ino, stat.st_size, stat.st_mtime_ns
+    # The file itself: a hard link to a symbolic link would be another of those.
+    return path.resolve(), stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _link(file: SavedFile, target: Path) -> bool:

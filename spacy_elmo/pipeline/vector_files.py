@@ -115,7 +115,8 @@ def merge(folder: Path, output: Path) -> None:
     """Make one file of all parts; the texts of all files are numbered consecutively."""
     merged = folder / "merged"
     with _writing(merged) as out:
-        for path in sorted(folder.glob("*.hdf5")):
+        parts = folder.glob("*.hdf5")
+        for path in sorted(parts, key=lambda p: list(map(int, p.stem.split("-")))):
             try:
                 part = h5py.File(path, "r")
             except OSError as e:

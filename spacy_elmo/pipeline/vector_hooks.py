@@ -67,10 +67,9 @@ def check_layer(layer: Layer, n_layers: Optional[int] = None) -> None:
 
 def select_layer(layers: Floats, layer: Layer) -> Floats:
     """One layer of many, or their mix: (..., L + 1, width) -> (..., width)."""
-    if layer == "mean":
-        selected: Floats = layers.mean(axis=-2)
-    elif isinstance(layer, str):
-        selected = layers[..., -1, :]
+    if isinstance(layer, str):
+        top: Floats = layers[..., -1, :]
+        selected = layers.mean(axis=-2) if layer == "mean" else top
     elif isinstance(layer, (int, np.integer)):
         selected = layers[..., layer, :]
     else:

@@ -264,6 +264,18 @@ def test_a_stopped_run_goes_on_where_it_was(embed, monkeypatch, tmp_path):
     assert not (tmp_path / "out.hdf5.parts").exists()
 
 
+def test_texts_are_in_the_order_of_their_files_however_many(tmp_path):
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number in (100_000, 99_999):
+        with h5py.File(folder / f"{number:05}-0000000.hdf5", "w") as h5:
+            h5["0"] = np.float32([number])
+            h5["0"].attrs["words"] = json.dumps([str(number)])
+    vector_files.merge(folder, tmp_path / "out.hdf5")
+    with h5py.File(tmp_path / "out.hdf5") as h5:
+        assert [h5[name][0] for name in "01"] == [99_999, 100_000]
+
+
 def test_a_killed_run_loses_no_part(elmo, tiny_weights, tmp_path, monkeypatch):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("".join(f"Play {i} of it .\n" for i in range(1100)))

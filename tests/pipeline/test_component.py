@@ -2,6 +2,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,6 +198,24 @@ def test_weights_without_a_license_do_not_get_that_of_others(
     for pipeline, has_license in ((first, True), (nlp, False)):
         pipeline.to_disk(tmp_path / "pipeline")
         assert (tmp_path / "pipeline/elmo/meta.json").is_file() is has_license
+
+
+@pytest.mark.parametrize("is_relative", [True, False])
+def test_weights_behind_a_symbolic_link_are_saved_themselves(
+    is_relative, nlp, tmp_path
+):
+    """As in the cache of Hugging Face's hub."""
+    nlp.to_disk(tmp_path / "first")
+    weights = tmp_path / "first" / "elmo" / "weights.hdf5"
+    for folder in ("blobs", "a"):
+        (tmp_path / folder).mkdir()
+    blob = weights.rename(tmp_path / "blobs" / "1f0c")
+    weights.symlink_to(Path("../../blobs/1f0c") if is_relative else blob)
+    spacy.load(tmp_path / "first").to_disk(tmp_path / "a" / "second")
+    shutil.rmtree(tmp_path / "first")
+    shutil.rmtree(tmp_path / "blobs")
+    second = spacy.load(tmp_path / "a" / "second")
+    assert_same(second(TEXT)._.elmo, nlp(TEXT)._.elmo)
 
 
 def test_checkpoints_share_one_file_while_the_weights_stand(nlp, tmp_path):

@@ -195,6 +195,12 @@ def test_layers_that_the_weights_do_not_have_are_refused(layer, make_nlp):
             use()
 
 
+def test_a_mix_may_be_an_array(nlp):
+    wanted = set_vector_hooks(nlp(TEXT), MIX)
+    found = set_vector_hooks(nlp(TEXT), np.array(MIX))
+    assert_same(found[6].vector, wanted[6].vector)
+
+
 @pytest.mark.parametrize("layer", ["top", 1, MIX])
 def test_pipelines_are_saved_with_the_choice(layer, make_nlp, tmp_path):
     nlp = make_nlp(layer)
