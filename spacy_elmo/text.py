@@ -129,10 +129,10 @@ def read_all(path: Union[str, Path], **how: Any) -> Iterator[Text]:
 
 
 def make_doc(nlp: Language, text: Text) -> Doc:
-    """A Doc of a text that `read_texts` gives."""
-    if isinstance(text, str):
-        return nlp.make_doc(text)
-    return Doc(nlp.vocab, words=text) if isinstance(text, list) else text
+    """A Doc of a text that `read_texts` gives. A list of words is one sentence."""
+    if not isinstance(text, list):
+        return nlp.make_doc(text) if isinstance(text, str) else text
+    return Doc(nlp.vocab, words=text, sent_starts=[i == 0 for i in range(len(text))])
 
 
 def read_lines(

@@ -264,6 +264,21 @@ def test_a_stopped_run_goes_on_where_it_was(embed, monkeypatch, tmp_path):
     assert not (tmp_path / "out.hdf5.parts").exists()
 
 
+@pytest.mark.parametrize("name", ["text.txt", "text.jsonl"])
+def test_a_line_of_words_is_one_sentence(name, elmo, tiny_weights, tmp_path):
+    """As AllenNLP's command and `score` read it."""
+    words = "He met Dr . Smith at ten .".split()
+    as_json = json.dumps({"tokens": words})
+    text = as_json if name.endswith(".jsonl") else " ".join(words)
+    (tmp_path / name).write_text(text + "\n")
+    out = tmp_path / "out.hdf5"
+    result = elmo("embed", tmp_path / name, out, "-w", tiny_weights, "--tokenized")
+    assert result.exit_code == 0, result.output
+    (wanted,), _ = BiLM.from_path(tiny_weights).encode([words])
+    with h5py.File(out) as h5:
+        assert np.abs(h5["0"][()].transpose(1, 0, 2) - wanted).max() < 1e-5
+
+
 def test_texts_are_in_the_order_of_their_files_however_many(tmp_path):
     folder = tmp_path / "parts"
     folder.mkdir()
