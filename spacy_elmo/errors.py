@@ -280,7 +280,7 @@ class Warnings:
         "which has no {missing}: using float32."
     )
     W003 = "[ELMOW003] {problem} Continuing from {path} instead, at step {step}."
-    W004 = "[ELMOW004] The cache {path} is off ({reason}). Remove it if it is damaged."
+    W004 = "[ELMOW004] The cache {path} is not used ({reason}). If damaged, remove it."
     W005 = (
         "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}: "
         "invalid bytes became U+FFFD. If that matters, convert it: "

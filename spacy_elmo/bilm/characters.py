@@ -14,7 +14,7 @@ PADDING = 260
 
 # The boundaries of a sentence: the words, and their rows in a table of token vectors.
 # `make_batches` (batching.py) adds them in prediction, `directions` (windows.py) in
-# training.
+# training and scores; `LanguageModel.substitutes` adds its own.
 BOS, EOS = "<S>", "</S>"
 BOS_ROW, EOS_ROW = 0, 1
 
