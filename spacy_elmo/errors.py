@@ -272,8 +272,9 @@ class Errors:
 
 class Warnings:
     W001 = (
-        "[ELMOW001] A listener of upstream '{upstream}' got Docs without ELMo vectors "
-        "and predicts from zeros. Enable that 'elmo', move it before, or source both."
+        "[ELMOW001] A listener of upstream '{upstream}' got Docs without vectors of "
+        "its biLM and predicts from zeros. Enable that 'elmo', move it before, or "
+        "source both."
     )
     W002 = (
         '[ELMOW002] precision = "{precision}" is slower than float32 on this {device}, '

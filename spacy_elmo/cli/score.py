@@ -31,9 +31,10 @@ def score_cli(
 
     log2_forward, log2_backward: the log-likelihood of the sentence and its end
     (backward: its beginning) in bits. bits_per_character: of both directions on
-    average, as `evaluate` has it. words: its words. forward, backward: the surprisal of
-    each word in bits, given the words before and given the words after. unknown: the
-    numbers, from 0, of the words outside the vocabulary, which count as <UNK>.
+    average, as `evaluate` has it. words: its words, by spaCy's tokenizer if they are
+    not --tokenized. forward, backward: the surprisal of each word in bits, given the
+    words before and given the words after. unknown: the numbers, from 0, of the words
+    outside the vocabulary, which count as <UNK>.
     """
     from ..pretraining.language_model import LanguageModel
     from ..text import read_all, read_lines

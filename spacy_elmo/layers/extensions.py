@@ -12,8 +12,8 @@ NAME = "elmo"
 # Where spaCy keeps the value of an extension without a getter, so that the array is
 # serialized with the Doc. The getter is there to check its length.
 KEY: Any = ("._.", NAME, None, None)
-# Which component it was, should there be several: a key of doc.user_data.
-COMPONENT = "elmo_component"
+# Of which weights they are: a key of doc.user_data.
+DIGEST = "elmo_digest"
 
 
 def get_layers(doc: Doc) -> Optional[Floats3d]:

@@ -7,7 +7,7 @@ from thinc.api import Model
 from thinc.types import Floats3d
 
 from ..errors import Errors, Warnings
-from .extensions import COMPONENT, get_layers
+from .extensions import DIGEST, get_layers
 
 InT = List[Doc]
 OutT = List[Floats3d]
@@ -75,12 +75,13 @@ def forward(
 ) -> Tuple[OutT, Callable[[OutT], InT]]:
     if not model.has_dim("nL"):
         raise ValueError(Errors.E039)
-    component = _component_for(model, docs)
+    component, wanted = _component_for(model, docs), model.attrs["digest"]
     if component is not None:
         _check_digest(model, component)
+        wanted = component.digest
         if is_train:
-            model.attrs["digest"] = component.digest
-    found = [_layers_of(doc, component) for doc in docs]
+            model.attrs["digest"] = wanted
+    found = [_layers_of(doc, wanted) for doc in docs]
     missing = [doc for doc, X in zip(docs, found) if X is None and len(doc)]
     if missing:
         if component is not None and component.is_enabled():
@@ -107,9 +108,8 @@ def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) 
         component.model.initialize()
         for dim in ("nO", "nL"):
             model.set_dim(dim, component.model.get_dim(dim), force=True)
-        model.attrs["digest"] = component.digest
-        missing = [doc for doc in X or [] if _layers_of(doc, component) is None]
-        component.annotate(missing)
+        model.attrs["digest"] = wanted = component.digest
+        component.annotate([doc for doc in X or [] if _layers_of(doc, wanted) is None])
     if not model.has_dim("nO"):
         raise ValueError(Errors.E032.format(upstream=model.attrs["upstream"]))
 
@@ -137,8 +137,7 @@ def _check_digest(model: Model[InT, OutT], component: Any) -> None:
         warnings.warn(warning, stacklevel=3)
 
 
-def _layers_of(doc: Doc, component: Optional[Any]) -> Optional[Floats3d]:
-    """The layers, unless another component of the pipeline has set them."""
-    layers, name = get_layers(doc), doc.user_data.get(COMPONENT)
-    is_ours = component is None or name in (None, component.name)
-    return layers if is_ours else None
+def _layers_of(doc: Doc, digest: Optional[str]) -> Optional[Floats3d]:
+    """The layers, unless they are known to be of other weights."""
+    is_other = digest and doc.user_data.get(DIGEST, digest) != digest
+    return None if is_other else get_layers(doc)

@@ -1,5 +1,6 @@
 import logging
 import warnings
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 from weakref import WeakSet
@@ -16,7 +17,7 @@ from thinc.types import Floats3d
 from ..errors import Warnings
 from ..layers.architectures import Encoder
 from ..layers.doc_encoder import get_shim
-from ..layers.extensions import COMPONENT, KEY
+from ..layers.extensions import DIGEST, KEY
 from ..layers.listener import WeakLink, is_listener_of
 from ..layers.ops import use_torch_ops
 from .replacement import ListenerReplacement
@@ -83,6 +84,7 @@ class ELMo(TrainablePipe):
         names = [] if nlp is None else nlp.disabled
         kept = {k: v for k, v in self._listener_map.items() if k in names}
         self._listener_map = {**kept, **linked}
+        self._cut_off_earlier_listeners()
 
     @property
     def listeners(self) -> List[Encoder]:
@@ -111,12 +113,25 @@ class ELMo(TrainablePipe):
 
     def find_listeners(self, component: Any) -> None:
         """Connect the listeners in a component that comes after this one."""
+        for listener in self._listeners_in(component):
+            self.add_listener(listener, component.name)
+            use_torch_ops(component.model)
+
+    def _listeners_in(self, component: Any) -> List[Encoder]:
         model = getattr(component, "model", None)
-        if isinstance(model, Model):
-            for node in model.walk():
-                if is_listener_of(node, self.name):
-                    self.add_listener(node, component.name)
-                    use_torch_ops(model)
+        nodes = model.walk() if isinstance(model, Model) else ()
+        return [node for node in nodes if is_listener_of(node, self.name)]
+
+    def _cut_off_earlier_listeners(self) -> None:
+        """A sourced component may still hear the `elmo` of its source, which is not
+        saved with this pipeline. One that comes before its own `elmo` must not.
+        """
+        nlp = self._nlp.get()
+        components = [] if nlp is None else [proc for _, proc in nlp.components]
+        for component in takewhile(lambda proc: proc is not self, components):
+            for listener in self._listeners_in(component):
+                if listener.attrs["component"].get() not in components:
+                    listener.attrs["component"].connect(None)
 
     def is_enabled(self) -> bool:
         """Whether the component runs: listeners do not ask one that was disabled."""
@@ -133,7 +148,7 @@ class ELMo(TrainablePipe):
         """Set doc._.elmo, in the memory of the host, and the hooks of `vectors`."""
         for doc, X in zip(docs, layers):
             self.last_vocab = doc.vocab
-            kept = {KEY: self.model.ops.to_numpy(X), COMPONENT: self.name}
+            kept = {KEY: self.model.ops.to_numpy(X), DIGEST: self.digest}
             doc.user_data.update(kept)
             if self.vectors is not None:
                 set_vector_hooks(doc, self.vectors)

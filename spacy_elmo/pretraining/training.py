@@ -170,7 +170,8 @@ class _Training:
         found = self._perplexity(self.settings.eval_tokens)
         self._write(found.to_dict())
         self.shown["perplexity"] = f"{found.average:.1f}"
-        if found.average < run.best[1]:
+        # The first is the best until then, even if it is infinite.
+        if found.average < run.best[1] or run.best[0] == 0:
             run.best = run.step, found.average
             if keep_best and run.processes.is_first:
                 write_model(run.bilm, run.softmax, self.output)

@@ -483,8 +483,35 @@ def test_a_component_on_another_bilm_warns_until_it_has_learned_from_it(
     again = spacy.load(tmp_path / "again")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for loaded in (nlp, again, source):
+        for loaded in (nlp, again):
             loaded("She made a play in May.")
+    with pytest.warns(UserWarning, match="ELMOW001"):
+        source("She made a play in May.")  # the same NER
+
+
+def test_layers_of_other_weights_are_not_taken(
+    trained, bilm_config, tiny_options, tmp_path
+):
+    arrays = random_weights(tiny_options, seed=1)
+    weights = write_weights(tmp_path / "other", tiny_options, arrays)
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("elmo", name="other", config={"model": bilm_config(weights)})
+    nlp.add_pipe("tagger", source=trained)  # its upstream is "elmo"
+    with pytest.warns(UserWarning, match="ELMOW001.*'elmo'"):
+        nlp("She made a play in May.")
+
+
+def test_a_component_before_its_elmo_does_not_hear_that_of_its_source(
+    trained, bilm_config
+):
+    """In `spacy train` both share a vocab, and only this pipeline is saved."""
+    nlp = spacy.blank("xx", vocab=trained.vocab)
+    nlp.add_pipe("tagger", source=trained)
+    nlp.add_pipe("elmo", config={"model": bilm_config()})
+    with pytest.warns(UserWarning, match="ELMOW001"):
+        nlp("She made a play in May.")
+    with pytest.raises(ValueError, match="ELMO031"):
+        nlp.update(make_examples(nlp), sgd=nlp.resume_training())
 
 
 def test_a_component_sourced_with_its_elmo_can_learn(trained):

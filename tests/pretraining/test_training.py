@@ -99,6 +99,15 @@ def test_the_weights_that_are_written_are_the_mean_over_the_last_part(
     assert not torch.allclose(found, run[-1])
 
 
+def test_a_run_that_diverges_at_once_still_keeps_a_best_model(make_settings, tmp_path):
+    often = {"keep_best": True, "eval_steps": 1, "eval_tokens": 0, "max_tokens": 200}
+    wild = {"learn_rate": 1000.0, "decay": "none", "warmup_steps": 0}
+    settings = make_settings(**often, optimizer=wild)
+    found = pretrain(settings, tmp_path / "out", silent=True)
+    assert found.average == math.inf
+    BiLM.from_path(tmp_path / "out")
+
+
 @pytest.mark.parametrize("where, what", [(0, "loss"), (1, "norm of the gradients")])
 def test_a_loss_that_is_not_finite_stops_with_step_and_batch(
     make_settings, tmp_path, monkeypatch, where, what
