@@ -79,6 +79,9 @@ def _find_in_zip(path: Path) -> ModelFiles:
 
 def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
     info = archive.getinfo(name)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        # zipfile inflates whole chunks of the others, whatever their size.
+        raise NotImplementedError(f"{name} is neither stored nor deflated")
     compressed = min(info.compress_size, path.stat().st_size)  # as it says, at most
     if info.file_size > max(SMALL_BYTES, MAX_ZIP_RATIO * compressed):
         sizes = f"{compressed:,} to {info.file_size:,} bytes"

@@ -53,8 +53,8 @@ def build_bilm(
     RAISES (ValueError): If an argument is out of its range.
     """
     require_number("max_batch_tokens", max_batch_tokens, 1)
-    require_number("cache_mb", cache_mb, 0)
-    require_number("sentence_cache_mb", sentence_cache_mb, 0)
+    require_number("cache_mb", cache_mb, 0, 1e12)
+    require_number("sentence_cache_mb", sentence_cache_mb, 0, 1e12)
     shim = BiLMShim(
         str(weights),
         precision=precision,

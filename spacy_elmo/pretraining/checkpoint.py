@@ -30,6 +30,9 @@ FREE: Dict[str, Any] = {
     "optimizer": {"learn_rate", "decay", "decay_share"},
 }  # fmt: skip
 
+# What an optimizer keeps of each parameter.
+MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",)}
+
 
 def save_checkpoint(run: Run, output: Path) -> None:
     """Write a checkpoint beside its place and rename it; the last one stays as the
@@ -102,11 +105,15 @@ def load_checkpoint(run: Run, output: Path) -> None:
 def _restore(saved: Dict[str, Any], run: Run) -> None:
     """RAISES (Exception): Of any kind, if something is missing or of a wrong type."""
     run.weights.load_state_dict(saved["weights"])
-    run.optimizer.load_state_dict(saved["optimizer"])
-    for param, state in run.optimizer.state.items():
-        shapes = {tuple(x.shape) for x in state.values()} - {()}  # () is the step
-        if shapes != {tuple(param.shape)}:
-            raise ValueError(f"optimizer of {shapes} for {tuple(param.shape)}")
+    groups = run.optimizer.state_dict()["param_groups"]  # of the settings
+    run.optimizer.load_state_dict({**saved["optimizer"], "param_groups": groups})
+    moments = MOMENTS[run.settings.training.optimizer.name]
+    for param in run.weights.parameters():
+        wanted = {"step": (), **dict.fromkeys(moments, tuple(param.shape))}
+        state = run.optimizer.state[param]
+        found = {name: tuple(x.shape) for name, x in state.items()}
+        if found != wanted:
+            raise ValueError(f"optimizer with {found} instead of {wanted}")
     run.rows.load_positions(saved["positions"])
     run.rows.look_ahead()  # fails at impossible places
     mean = saved["mean"]

@@ -154,6 +154,8 @@ class Rows:
             dealt = self._order(epoch)[self.mine[r] :: self.n_rows]
             document = int(dealt[i])
             length = int(np.diff(self.corpus.starts[document : document + 2])[0])
+            if start >= length:
+                raise ValueError("a row is behind the end of its document")
             end = min(start + n, length)
             spans.append((document, start, end))
             n -= end - start

@@ -156,6 +156,17 @@ def test_a_zip_that_holds_more_than_it_says_is_not_inflated(
     assert peak < 3_000_000
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_of_another_method_is_refused_unread(model, method):
+    """Of these, zipfile inflates whole chunks: 2 GB, where 1,000 bytes were asked."""
+    path = model.parent / "193.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for file in model.iterdir():
+            archive.write(file, file.name)
+    message = message_of(path)
+    assert "193.zip" in message and "neither stored nor deflated" in message
+
+
 def test_a_zip_with_names_that_are_no_text_is_named(model):
     path = model.parent / "193.zip"
     with zipfile.ZipFile(path, "w") as archive:

@@ -90,6 +90,7 @@ def test_the_factory_and_the_bundled_weights_are_registered():
         ({"width": 3}, ConfigValidationError, "width"),
         # spaCy hands a number in quotes on as it is
         ({"cache_mb": "64"}, ValueError, "ELMO038.*cache_mb.*'64'"),
+        ({"cache_mb": 1e308}, ValueError, "ELMO038.*cache_mb.*below"),
         ({"cache_mb": -1}, ValueError, "ELMO038.*cache_mb.*at least 0"),
         ({"sentence_cache_mb": float("nan")}, ValueError, "ELMO038.*sentence_cache"),
     ],

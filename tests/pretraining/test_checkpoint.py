@@ -116,6 +116,12 @@ def change(path, key, value):
                 s.update(exp_avg=torch.zeros(1)) for s in saved["state"].values()
             ],
         ),
+        ("optimizer", lambda saved: saved["state"].clear()),
+        (
+            "optimizer",
+            lambda saved: [s.pop("exp_avg", None) for s in saved["state"].values()],
+        ),
+        ("positions", [[0, 0, 10**9]] * 4),
         ("states", [[3]]),
         ("states", [torch.zeros(1, 2, 2, 3), torch.zeros(1, 2, 2, 3)]),
         ("step", -3),
