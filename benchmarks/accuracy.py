@@ -31,6 +31,8 @@ TASKS = {
     "tagger": ("ewt", "tagger.cfg", "tagger", "tag_acc"),
     "ner": ("uner_ewt", "ner.cfg", "ner", "ents_f"),
     "ner_wnut": ("wnut17", "ner.cfg", "ner", "ents_f"),
+    # Of this one, only the arm "elmo" exists.
+    "tagger_finetune": ("ewt", "tagger_finetune.cfg", "tagger", "tag_acc"),
 }
 ARMS = {
     "spacy_default": "spaCy's default tok2vec",
@@ -118,11 +120,12 @@ def train(task: str, arm: str, seed: int, args: argparse.Namespace) -> Dict[str,
     run_python(*command)
     seconds = time.perf_counter() - start
     nlp = spacy.load(output / "model-best")
+    is_frozen = arm == "elmo" and "elmo" in nlp.pipe_names
     return {
         "score": nlp.meta["performance"][score],
         "seconds": round(seconds, 1),
         "command": " ".join(map(str, ["python", *command])),
-        **(of_elmo(nlp, output / "model-best", dev, score) if arm == "elmo" else {}),
+        **(of_elmo(nlp, output / "model-best", dev, score) if is_frozen else {}),
     }
 
 
@@ -140,7 +143,7 @@ def render(results: Dict[str, Any]) -> str:
     for budget in sorted({key.split("/")[2] for key in runs}):
         of_budget = [key for key in runs if f"/{budget}/" in key]
         rows = []
-        for task, (data, _, _, score) in TASKS.items():
+        for task, (data, config, _, score) in TASKS.items():
             if not any(key.startswith(f"{task}/") for key in of_budget):
                 continue
             scores = [
@@ -153,7 +156,7 @@ def render(results: Dict[str, Any]) -> str:
                 mean = statistics.mean(default)
                 removed = f"{(statistics.mean(elmo) - mean) / (1 - mean):.1%}"
             cells = map(cell, (*scores, in_int8))
-            rows.append([f"{data}, {score}", *cells, removed])
+            rows.append([f"{data}, {score}, `{config}`", *cells, removed])
         steps, _, words = budget.partition("x")
         length = f"{steps} updates of {words} words" if words else "As shipped"
         names = [*ARMS.values(), "run in int8", "errors removed"]

@@ -60,6 +60,7 @@ def build_elmo(
     init: Optional[List[float]] = None,
     trainable_mix: bool = True,
     trainable: bool = False,
+    learn_rate_scale: float = 0.2,
 ) -> Tok2Vec:
     """Build a tok2vec layer with a biLM of its own, for a component that shares it
     with nobody, or that fine-tunes it.
@@ -67,11 +68,14 @@ def build_elmo(
     bilm (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
     dropout, l2, layer_norm, layers, init, trainable_mix: See ScalarMix.
     trainable (bool): Whether the task trains the biLM too.
+    learn_rate_scale (float): The share of the optimizer's learn rate that a trainable
+        biLM takes.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
     """
     mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix)
+    require_number("learn_rate_scale", learn_rate_scale, 0)
     if trainable:
-        get_shim(bilm).make_trainable()
+        get_shim(bilm).make_trainable(learn_rate_scale)
         mix.attrs["backprop_layers"] = True
     return _mixed(bilm, mix)
 

@@ -51,6 +51,7 @@ class BiLMShim(Shim):
     words: WordCache
     sentences: SentenceCache
     trainable: bool = False
+    learn_rate_scale: float = 1.0  # if trainable: its share of the optimizer's
     # The content of META_FILE, which is saved with the weights.
     meta: Optional[bytes] = None
     # The file that holds these very weights, if there is one.
@@ -78,8 +79,8 @@ class BiLMShim(Shim):
                 self._digest = self.bilm.digest()
             return self._digest
 
-    def make_trainable(self) -> None:
-        self.trainable = True
+    def make_trainable(self, learn_rate_scale: float = 1.0) -> None:
+        self.trainable, self.learn_rate_scale = True, learn_rate_scale
         self.precision = "float32"
         # A word's vector changes with each update.
         self.words = WordCache(0)
@@ -131,9 +132,13 @@ class BiLMShim(Shim):
         for name, param in self.bilm.named_parameters() if self.trainable else ():
             if param.grad is not None:
                 updated, _ = optimizer(
-                    (self.id, name), torch2xp(param.data), torch2xp(param.grad)
-                )
-                param.data = xp2torch(updated, device=param.device)
+                    (self.id, name), torch2xp(param.data), torch2xp(param.grad),
+                    lr_scale=self.learn_rate_scale,
+                )  # fmt: skip
+                # Copied, though it may be the same memory: as `data`, it would keep
+                # the tensor that it was made of, and that the one before.
+                with torch.no_grad():
+                    param.copy_(xp2torch(updated, device=param.device))
                 param.grad = self._digest = None
 
     @contextlib.contextmanager

@@ -1,6 +1,9 @@
+import gc
+
 import numpy as np
 import pytest
 import spacy
+import torch
 from confection import ConfigValidationError
 from reference import random_weights, write_weights
 from spacy.util import registry
@@ -250,6 +253,41 @@ def test_an_update_trains_the_biLM_and_predictions_follow(smooth_bilm):
     with model.use_params({**optimizer.averages}):
         assert not np.allclose(model.predict(docs)[0], found[0], atol=1e-6)
     np.testing.assert_allclose(model.predict(docs)[0], found[0], rtol=1e-5, atol=1e-6)
+
+
+def test_the_biLM_takes_its_share_of_the_learn_rate(smooth_bilm):
+    docs = [NLP(text) for text in TEXTS]
+
+    def steps(scale):
+        config = elmo_config(smooth_bilm, trainable=True, learn_rate_scale=scale, **MIX)
+        model = build(config)
+        model.initialize(X=docs)
+        before = {name: p.detach().clone() for name, p in params_of(model).items()}
+        Ys, backprop = model(docs, is_train=True)
+        backprop(Ys)
+        model.finish_update(Adam(0.001, L2=0.0))
+        after = params_of(model)
+        return {name: after[name].detach() - p for name, p in before.items()}
+
+    whole, half = steps(1.0), steps(0.5)
+    for name, step in whole.items():
+        assert step.any(), name
+        torch.testing.assert_close(half[name], step / 2, rtol=1e-2, atol=1e-6)
+
+
+def test_updates_leave_no_tensors_behind(smooth_bilm):
+    docs = [NLP(text) for text in TEXTS]
+    model = build(elmo_config(smooth_bilm, trainable=True, **MIX))
+    model.initialize(X=docs)
+    optimizer, counts = Adam(0.001), []
+    for _ in range(5):
+        Ys, backprop = model(docs, is_train=True)
+        backprop(Ys)
+        model.finish_update(optimizer)
+        del Ys, backprop
+        gc.collect()
+        counts.append(sum(type(o) is torch.Tensor for o in gc.get_objects()))
+    assert counts[-1] == counts[1]
 
 
 def test_a_trainable_copy_has_weights_of_its_own(smooth_bilm):

@@ -9,7 +9,7 @@ from spacy.cli.train import train
 from spacy.tokens import DocBin
 from tasks import ROOT, SAMPLE
 
-CONFIGS = ["ner", "tagger", "ner_tagger", "ner_inline", "ner_bilstm"]
+CONFIGS = ["ner", "tagger", "ner_tagger", "tagger_finetune", "ner_bilstm"]
 FROM_THE_COMMAND_LINE = "ner_tagger"
 
 
@@ -32,9 +32,9 @@ def overrides(tmp_path_factory, tiny_weights):
 
 def check_trained(path, name):
     nlp = spacy.load(path / "model-last")
-    assert ("elmo" in nlp.pipe_names) == (name != "ner_inline")
+    assert ("elmo" in nlp.pipe_names) == (name != "tagger_finetune")
     doc = nlp("Last year Eleanor wrote a short play for Chicago.")
-    if name != "ner_inline":
+    if name != "tagger_finetune":
         assert doc[3]._.elmo.shape == (3, 12)
     for pipe_name in set(nlp.pipe_names) - {"elmo"}:
         nodes = nlp.get_pipe(pipe_name).model.walk()
@@ -43,6 +43,21 @@ def check_trained(path, name):
         assert np.abs(mix.get_param("w")).max() > 0  # it has learned
     if "tagger" in nlp.pipe_names:
         assert all(token.tag_ for token in doc)
+
+
+def test_what_was_fine_tuned_runs_as_a_frozen_one(overrides, tmp_path):
+    config = ROOT / "configs" / "tagger_finetune.cfg"
+    train(config, tmp_path, overrides=overrides)
+    elmo = "components.tagger.model.tok2vec.embed.elmo"
+    frozen = {f"{elmo}.trainable": False, f"{elmo}.bilm.precision": "int8"}
+    vectors = []
+    for changes in ({}, {**frozen, f"{elmo}.bilm.precision": "float32"}, frozen):
+        nlp = spacy.load(tmp_path / "model-last", config=changes)
+        tok2vec = nlp.get_pipe("tagger").model.get_ref("tok2vec")
+        vectors.append(tok2vec.predict([nlp.make_doc("Eleanor wrote a play.")])[0])
+    np.testing.assert_allclose(vectors[1], vectors[0], atol=1e-5)
+    assert np.corrcoef(vectors[2].ravel(), vectors[0].ravel())[0, 1] > 0.99
+    assert not np.array_equal(vectors[2], vectors[1])
 
 
 def test_each_config_is_tested():
