@@ -1,7 +1,5 @@
 import re
-import shutil
-from textwrap import shorten
-from typing import TYPE_CHECKING, List, Optional, Tuple
+from typing import List, Optional
 
 import srsly
 from spacy.cli._util import Arg, Opt
@@ -14,12 +12,7 @@ from ..text import make_doc
 from . import inputs
 from ._app import app
 
-if TYPE_CHECKING:
-    from ..pipeline.nearest import Context
-
 BRACKETS = re.compile(r"\[\s*([^\[\]\s][^\[\]]*?)\s*\]")
-# Characters of a line that are not context: the cosine, the word and the gaps.
-MARGIN = 32
 
 
 @app.command("neighbors")
@@ -63,25 +56,11 @@ def neighbors_cli(
             results.append({**result, "contexts": [c.to_dict() for c in contexts]})
         print(srsly.json_dumps(results, indent=2))
         return
-    # A table for each query, with the words in one column
-    side = max(12, (shutil.get_terminal_size((100, 24)).columns - MARGIN) // 2)
-    for contexts in found:
-        msg.divider(contexts[0].word)
-        msg.table(
-            [_row(context, side) for context in contexts],
-            header=("cosine", "", "", ""),
-            aligns=("r", "r", "c", "l"),
-            fg_colors=(None, None, "yellow", None),
-            max_col=side,
-            spacing=2,
-        )
-
-
-def _row(context: "Context", side: int) -> Tuple[str, ...]:
-    before, after = context.text[: context.start], context.text[context.end :]
-    before = shorten(before[::-1], side, placeholder="...")[::-1]
-    after = shorten(after, side, placeholder="...")
-    return f"{context.score:.3f}", before, context.word, after
+    for query, *contexts in found:
+        msg.divider(query.word)
+        for context in (query, *contexts):
+            before, after = context.text[: context.start], context.text[context.end :]
+            print(f"{context.score:.3f}  {before}[{context.word}]{after}")
 
 
 def _find_word(nlp: Language, query: str, tokenized: bool) -> Token:
