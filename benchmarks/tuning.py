@@ -14,7 +14,7 @@ import torch
 from harness import machine, make_parser, ratio, save, table, take_turns, timed
 from inputs import Sentences, random_bilm, read_sentences
 
-from spacy_elmo.bilm import BiLM, precision, tuning
+from spacy_elmo.bilm import BiLM, tuning
 from spacy_elmo.bilm.characters import number_words, words_to_ids
 from spacy_elmo.weights import resolve
 
@@ -30,7 +30,7 @@ TRIALS: Dict[str, Any] = {
     "CHUNK_TOKENS": (LSTMS, 192, 768, 1),
     "LEAST_READINGS": (LSTMS[:1], 1, 4, HUGE),
     "TRAINING_PADDING": (("LSTMs, training",), 32, 128, 0),
-    "ROW_MULTIPLE": (("sentences, bfloat16", "LSTMs, training"), 8, 32, 1),
+    "ROW_MULTIPLE": (("LSTMs, training",), 8, 32, 1),
 }
 
 
@@ -57,8 +57,6 @@ def measure(geometry: str, sentences: Sentences, args: Any) -> List[List[Any]]:
     trained = geometry == "en_elmo_sm"
     bilm = BiLM.from_path(resolve(geometry)) if trained else random_bilm(geometry)
     works, rows = works_of(bilm, sentences), []
-    if not precision.has_fast_bfloat16(torch.device("cpu")):
-        del works["sentences, bfloat16"]  # it would be float32
     for constant in args.constants:
         names, *others = TRIALS[constant]
         own = getattr(tuning, constant)
@@ -97,8 +95,8 @@ def works_of(bilm: BiLM, sentences: Sentences) -> Dict[str, Work]:
     def encode() -> Any:  # each batch has another number of words
         return bilm.encoder(characters[next(turn) % 100 :])
 
-    def read(n: int, name: str = "float32") -> None:
-        bilm.use_precision(name).encode_ids(table, ids[:n])
+    def read(n: int) -> None:
+        bilm.encode_ids(table, ids[:n])
 
     def train(run: Work) -> None:
         bilm.requires_grad_(True)
@@ -112,7 +110,6 @@ def works_of(bilm: BiLM, sentences: Sentences) -> Dict[str, Work]:
         "words, training": lambda: train(encode),
         "sentences": lambda: read(HUGE),
         "one sentence": lambda: read(1),
-        "sentences, bfloat16": lambda: read(HUGE, "bfloat16"),
         "LSTMs, training": lambda: train(lambda: bilm.run_direction(0, x, sizes)[0][1]),
     }
 

@@ -95,20 +95,17 @@ class Errors:
         "Check that the weights belong to the options in {options}."
     )
     E009 = (
-        "[ELMO009] No such file or directory: {path}. A model is a directory or .zip "
-        "with options.json and an .hdf5 file, or an .hdf5 file beside its options. Of "
-        "a name such as en_elmo_sm, spacy_elmo.weights.resolve gives the path."
+        "[ELMO009] No such file or directory: {path}. For a name such as en_elmo_sm, "
+        "spacy_elmo.weights.resolve gives the path."
     )
     E010 = "[ELMO010] {path} has options: give the .hdf5 file, or the folder of both."
     E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
     E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
     E013 = (
-        "[ELMO013] {url} is a URL, and weights are read from a disk. Download {what}, "
-        "and give {given}."
+        "[ELMO013] {url} is a URL, and weights are read from a disk. Download its "
+        "files into a folder and give that. 'spacy elmo download' lists published ones."
     )
     # Running the biLM
-    E020 = "[ELMO020] The state has {found} rows for {wanted} sentences: give one each."
-    E021 = "[ELMO021] Unknown precision '{precision}': use one of {known}."
     E022 = "[ELMO022] Sentence {i} is a string. Give a list of words: text.split()."
     # Documents and listeners
     E030 = (

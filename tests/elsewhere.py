@@ -163,7 +163,7 @@ def pretrain(folder):
             config["paths"]["init_from"] = start
             Config(config).to_disk(folder / "config.cfg")
             settings = read_settings(folder / "config.cfg")
-            perplexity = training.pretrain(settings, path, silent=True)
+            perplexity = training.pretrain(settings, path)
             found[-1].append(perplexity.average)
     return found
 

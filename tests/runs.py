@@ -40,7 +40,7 @@ def assert_same_run(output, wanted):
 
 def run(config, output):
     torch.set_num_threads(1)
-    pretrain(read_settings(config), output, silent=True)
+    pretrain(read_settings(config), output)
 
 
 def wait_for_the_first(rank, port):

@@ -73,7 +73,7 @@ def test_bundle(bundle, tmp_path):
     Config(config).to_disk(tmp_path / "config.cfg")
     runs = [tmp_path / "first", tmp_path / "second"]
     for run in runs:
-        pretrain(read_settings(tmp_path / "config.cfg"), run, silent=True)
+        pretrain(read_settings(tmp_path / "config.cfg"), run)
     output = tmp_path / "en_toy"
     bundle.model(runs[1], output, [text, web], earlier=runs[:1], version="0.2.0")
 

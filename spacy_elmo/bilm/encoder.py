@@ -93,10 +93,9 @@ class CharacterEncoder(nn.Module):
         padding = weight.flatten(0, 1).t() @ embed[PADDING].repeat(widest)
         if torch.is_grad_enabled() and weight.requires_grad:
             with casting(weight) as dtype:
-                trained: Tensor = _ConvolveAndPool.apply(  # type: ignore[no-untyped-call]
+                return _ConvolveAndPool.apply(  # type: ignore[no-untyped-call]
                     tuple(blocks), embed, weight, padding, dtype
                 )
-            return trained
         best = []
         for ids in blocks:
             # (longest, n, widest, d)

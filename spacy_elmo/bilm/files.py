@@ -54,12 +54,6 @@ def _find_in_zip(path: Path) -> ModelFiles:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [i.filename for i in archive.infolist() if not i.is_dir()]
-            for name in names:
-                # Nothing is ever unpacked to a disk, but such names are an attack.
-                file = PurePosixPath(name.replace("\\", "/"))
-                if file.is_absolute() or ".." in file.parts or ":" in name:
-                    problem = f"{name!r} would be outside of it"
-                    raise WeightsError(Errors.E012.format(path=path, problem=problem))
             names = [name for name in names if not name.startswith("__MACOSX/")]
             weights = _only(path, names, *WEIGHTS_NAMES)
             options = _only(path, names, *OPTIONS_NAMES)

@@ -81,10 +81,8 @@ def matmul(x: Tensor, w: Tensor, out: Optional[Tensor] = None) -> Tensor:
 def linear(layer: nn.Linear, x: Tensor) -> Tensor:
     """layer(x), with a gradient."""
     if not prefers_onednn(x) or torch.is_autocast_enabled("cpu"):
-        y: Tensor = layer(x)
-    else:
-        y = _Linear.apply(x, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
-    return y
+        return layer(x)
+    return _Linear.apply(x, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
 
 
 class _Linear(torch.autograd.Function):
@@ -119,12 +117,10 @@ def multiply(x: Tensor, weight: Weight, plus: Optional[Tensor] = None) -> Tensor
     if plus is None or plus.dim() == 1:
         return _onednn(x, weight.packed, plus)
     product = torch.ops.mkldnn._linear_pointwise.binary
-    y: Tensor = product(x, plus, weight.packed, None, "add")
-    return y
+    return product(x, plus, weight.packed, None, "add")
 
 
 def _onednn(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     """x W^T + b, weight and bias as in nn.Linear."""
     product = torch.ops.mkldnn._linear_pointwise.default
-    y: Tensor = product(x, weight, bias, "none", [], "")
-    return y
+    return product(x, weight, bias, "none", [], "")

@@ -50,11 +50,9 @@ class LSTMLayer(nn.Module):
         # the forget gate, as in the official files. Padding is zeros.
         padding = 0 if 4 * H % ALIASED else KERNEL_PADDING
         self.kernel = nn.Parameter(torch.zeros(1 + P + P, 4 * H + padding))
-        self.projection, proj_clip = None, None
+        self.projection = nn.Parameter(torch.empty(H, P)) if P != H else None
         # Without a projection, bilm-tf does not apply proj_clip.
-        if P != H:
-            self.projection = nn.Parameter(torch.empty(H, P))
-            proj_clip = options.proj_clip
+        proj_clip = options.proj_clip if P != H else None
         self._clips = options.cell_clip or math.inf, proj_clip or math.inf
         self.precision = "float32"
         # Weights in this precision, and what they were made of.

@@ -4,13 +4,13 @@ bfloat16 while state and sums stay in float32.
 """
 
 from functools import partial
-from itertools import accumulate
 from typing import Any, Callable, Optional, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .batching import packed_steps
 from .kernels import fused, matmul, prefers_onednn
 from .tuning import ROW_MULTIPLE, TRAINING_PADDING
 
@@ -104,8 +104,7 @@ class TrainedLSTM(torch.autograd.Function):
         batch_sizes, keep, (cell_clip, proj_clip), dtype = how
         (N, P), (B, H) = x.shape, c0.shape
         K = 1 + P + P
-        ends = list(accumulate(batch_sizes))
-        steps = list(zip([0, *ends], ends))
+        steps = packed_steps(batch_sizes)
         w = _prepared(kernel[:, : 4 * H], dtype)
         w_proj = None if projection is None else projection.to(dtype)
         if keep is None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from .batching import Move, Moves
 from .kernels import Weight, multiply, pack
 from .precision import INT8_PRODUCT
-from .tuning import CHUNK_TOKENS, LEAST_READINGS, ROW_MULTIPLE
+from .tuning import CHUNK_TOKENS, LEAST_READINGS
 
 # Given a step and its h_{t-1} (n, projection), the gates before their activations:
 # (4, n, dim).
@@ -111,31 +111,21 @@ class BFloat16:
         self.projection = None if projection is None else projection.bfloat16()
 
     def gates(self, x: Tensor, index: Optional[Tensor], sizes: Sequence[int]) -> Gates:
-        width = x.shape[1]
-        xh = self._rows(max(sizes), 2 * width)  # [x_t; h_{t-1}]
+        xs = _chosen(x.bfloat16(), index).split(list(sizes))
         buffer = x.new_empty(max(sizes) * len(self.bias))
         bias = self.bias.view(4, 1, -1)
-        xs = _chosen(x, index).split(list(sizes))
 
         def gates(t: int, h: Tensor) -> Tensor:
-            n = len(h)
-            xh[:n, :width] = xs[t]
-            xh[:n, width:] = h
-            g = (xh[: _rounded(n)] @ self.weight)[:n]
+            g = torch.cat((xs[t], h.bfloat16()), 1) @ self.weight
             # Each gate is contiguous for its pointwise operations.
-            out = buffer[: g.numel()].view(4, n, -1)
+            out = buffer[: g.numel()].view(4, len(h), -1)
             return out.copy_(_by_gate(g)).add_(bias)
 
         return gates
 
     def project(self, m: Tensor) -> Tensor:
         assert self.projection is not None
-        rows = self._rows(*m.shape)
-        rows[: len(m)] = m
-        return (rows @ self.projection)[: len(m)].float()
-
-    def _rows(self, n: int, width: int) -> Tensor:
-        return self.bias.new_zeros(_rounded(n), width, dtype=torch.bfloat16)
+        return (m.bfloat16() @ self.projection).float()
 
 
 class Int8:
@@ -241,10 +231,6 @@ def _step_chunks(sizes: Sequence[int]) -> Iterator[List[int]]:
             chunk = []
         chunk.append(n)
     yield chunk
-
-
-def _rounded(n: int) -> int:
-    return -(-n // ROW_MULTIPLE) * ROW_MULTIPLE
 
 
 Arithmetic = Union[Float32, BFloat16, Int8]

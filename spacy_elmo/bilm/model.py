@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import Errors
+from ..errors import require
 from .batching import Ints1d, Moves, Reading, SentenceBatch, SentenceRows, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
@@ -232,11 +232,9 @@ class BiLM(nn.Module):
         """
         check_words(sentences)
         words, ids = number_words(sentences)
-        n_rows = len(sentences)
-        before = state or self.initial_state(n_rows)
-        found = before.h.shape[2]
-        if found != n_rows:
-            raise ValueError(Errors.E020.format(found=found, wanted=n_rows))
+        before = state or self.initial_state(len(sentences))
+        rows, wanted = before.h.shape[2], f"{len(sentences)}, one per sentence"
+        require(rows == len(sentences), "the state's number of rows", wanted, rows)
         after = LSTMState(before.h.clone(), before.c.clone())
         layers = self.encode_ids(
             self.encode_words(words), ids, after,

@@ -89,16 +89,12 @@ def open_hdf5(files: ModelFiles) -> Iterator[Tuple[Any, Dict[str, Tuple[int, ...
     """
     import h5py
 
-    shapes: Dict[str, Tuple[int, ...]] = {}
-
-    def visit(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset):
-            shapes[name] = item.shape
-
+    names: List[str] = []
     with ExitStack() as stack:
         try:
             h5 = stack.enter_context(h5py.File(files.weights, "r"))
-            h5.visititems(visit)
+            h5.visit(names.append)
+            shapes = {n: h5[n].shape for n in names if isinstance(h5[n], h5py.Dataset)}
         except Exception as e:  # h5py raises nearly anything on damaged files
             what = {"path": files.weights_name, "kind": "HDF5 file"}
             raise WeightsError(Errors.E004.format(**what, reason=e)) from None

@@ -5,7 +5,7 @@ from typing import Sequence
 
 import torch
 
-from ..errors import Errors, Warnings
+from ..errors import Warnings, require
 
 # Of the LSTMs' products in prediction. "float32" is exact to 1e-5. The others round
 # weights and inputs of the products; state, gates and sums stay in float32. "auto" is
@@ -44,9 +44,7 @@ def choose_precision(
 
 def check_precision(name: str) -> None:
     """RAISES (ValueError): If there is no such precision."""
-    if name not in PRECISIONS:
-        known = ", ".join(repr(known) for known in PRECISIONS)
-        raise ValueError(Errors.E021.format(precision=name, known=known))
+    require(name in PRECISIONS, "precision", f"one of {PRECISIONS}", name)
 
 
 def has_int8(device: torch.device) -> bool:

@@ -55,11 +55,8 @@ KERNEL_PADDING = 16
 # In training, kernels are copied and their rows padded: at a power of two, products
 # take twice as long.
 TRAINING_PADDING = 64
-
-# -- LSTM, bfloat16 --------------------------------------------------------------
-# Rows are padded to a multiple of this, of which oneDNN compiles fewer kernels. So are
-# those of the kernels in training: a GPU has no fast product of an odd number. On a CPU
-# with AMX, none, half or twice this: 0.95 to 1.13, no trend.
+# The number of rows is made a multiple of this: a GPU has no fast product of an odd
+# number. On a CPU, none, half or twice this: no trend.
 ROW_MULTIPLE = 16
 
 # -- Above the listeners ---------------------------------------------------------

@@ -44,7 +44,7 @@ def embed_cli(
 
     from ..pipeline.vector_files import Job, embed_file, merge, open_folder
     from ..storage import hold
-    from ..text import find_texts
+    from ..text import find_texts, read_all
 
     require(n_process != 0, "--n-process", "1 or more, or -1 for all", n_process)
     given = component is None or layers == "mix"
@@ -71,9 +71,7 @@ def embed_cli(
         job = Job(nlp, layer, mix, dtype, tokenized, folder)
         # The texts are read here, and their files hashed, before the work begins: a bad
         # text is found now, and no part of another text is taken for one of these.
-        n_texts = sum(1 for file in files for _ in job.read(file))
-        if not n_texts:
-            raise CorpusError(Errors.E050.format(path=f"{text}: it is empty"))
+        n_texts = sum(1 for _ in read_all(text, tokenized=tokenized))
         open_folder(folder, job.describe(elmo, files))
         if engine == "ray":
             _embed_on_ray(job, files, n_process)

@@ -43,8 +43,7 @@ def neighbors_cli(
     choice = inputs.choose_layer(elmo, layer)
     # Components before elmo may set the sentences that it reads.
     names = nlp.component_names
-    for name in names[names.index(elmo.name) :]:
-        nlp.remove_pipe(name)
+    nlp.select_pipes(disable=names[names.index(elmo.name) :])
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
     read = inputs.read_batches(nlp, corpus, tokenized, limit)
     batches = (list(nlp.pipe(docs)) for docs in read)

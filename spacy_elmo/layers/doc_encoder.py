@@ -1,4 +1,4 @@
-from typing import Any, Callable, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Tuple, cast
 
 import numpy as np
 from spacy.tokens import Doc, Span
@@ -81,9 +81,7 @@ def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) 
 
 
 def get_shim(model: Model[InT, OutT]) -> BiLMShim:
-    shim = model.shims[0]
-    assert isinstance(shim, BiLMShim)
-    return shim
+    return cast(BiLMShim, model.shims[0])
 
 
 def forward(

@@ -68,8 +68,7 @@ class BiLMShim(Shim):
         with LOCK:
             if self._model is None:
                 self._load(resolve(self.source))
-            bilm: BiLM = self._model
-            return bilm
+            return self._model
 
     @property
     def digest(self) -> str:
@@ -167,7 +166,7 @@ class BiLMShim(Shim):
             self.to_directory(folder)
             files = {file.name: file.read_bytes() for file in folder.iterdir()}
         self._file = known  # not the temporary one
-        return srsly.msgpack_dumps(files)  # type: ignore[no-any-return]
+        return srsly.msgpack_dumps(files)
 
     def from_bytes(self, data: bytes) -> "BiLMShim":
         files = srsly.msgpack_loads(data)

@@ -136,9 +136,7 @@ class ELMo(TrainablePipe):
     def is_enabled(self) -> bool:
         """Whether the component runs: listeners do not ask one that was disabled."""
         nlp = self._nlp.get()
-        if nlp is None or not any(proc is self for _, proc in nlp.components):
-            return True
-        return any(proc is self for _, proc in nlp.pipeline)
+        return nlp is None or self not in map(nlp.get_pipe, nlp.disabled)
 
     def predict(self, docs: Iterable[Doc]) -> List[Floats3d]:
         """Run the biLM. RETURNS (List[Floats3d]): (n_tokens, L + 1, width) each."""

@@ -54,8 +54,7 @@ class ListenerReplacement:
         for config in configs.values():
             if config.get("model", {}).get("tok2vec") is tok2vec:
                 separate(configs, nlp.config)
-                model: Config = config["model"]
-                return model
+                return config["model"]
         return tok2vec
 
 

@@ -45,8 +45,7 @@ class Job(NamedTuple):
         """(n_tokens, L + 1, width) -> what is written."""
         if self.mix is not None:
             ops: Any = self.mix.ops
-            mixed: Floats = ops.to_numpy(self.mix.predict([ops.asarray3f(layers)])[0])
-            return mixed
+            return ops.to_numpy(self.mix.predict([ops.asarray3f(layers)])[0])
         if self.layer is None:
             return layers.transpose(1, 0, 2)
         return select_layer(layers, self.layer)

@@ -37,11 +37,8 @@ class Perplexity(NamedTuple):
     files: Dict[str, "Perplexity"] = {}
 
     def to_dict(self) -> Dict[str, Any]:
-        found = self._asdict()
-        del found["files"]
-        if self.files:
-            found["files"] = {name: p.to_dict() for name, p in self.files.items()}
-        return found
+        files = {name: p._asdict() for name, p in self.files.items()}
+        return {**self._asdict(), "files": files}
 
 
 def evaluate_files(

@@ -10,7 +10,6 @@ from spacy.util import dict_to_dot
 from torch import Tensor, nn
 
 from ..bilm import BiLM
-from ..bilm.lstm import LSTMLayer
 from ..errors import Errors, TrainingError
 from ..weights import resolve
 from .language_model import LanguageModel, has_softmax
@@ -47,12 +46,11 @@ def initialize(bilm: BiLM, seed: int) -> BiLM:
     if encoder.projection is not None:
         normal(encoder.projection.weight, std=1 / math.sqrt(char_cnn.n_filters))
         nn.init.zeros_(encoder.projection.bias)
-    for layer in bilm.modules():
-        if isinstance(layer, LSTMLayer):
-            nn.init.zeros_(layer.kernel)
-            for param in (layer.weight, layer.projection):
-                if param is not None:
-                    uniform(param, math.sqrt(6 / sum(param.shape)))
+    for layer in (*bilm.layers_of(0), *bilm.layers_of(1)):
+        nn.init.zeros_(layer.kernel)
+        for param in (layer.weight, layer.projection):
+            if param is not None:
+                uniform(param, math.sqrt(6 / sum(param.shape)))
     return bilm
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from ..bilm import BiLM
-from ..bilm.batching import cut_by_length, make_reading
+from ..bilm.batching import Ints1d, cut_by_length, make_reading
 from ..bilm.characters import BOS, EOS, check_words
 from ..bilm.files import find_files
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
@@ -24,7 +24,6 @@ from .vocabulary import BOS_ID, EOS_ID, SPECIAL, UNK, UNK_ID, read_vocabulary
 from .windows import directions
 
 Floats2d = npt.NDArray[np.float64]
-Ints1d = npt.NDArray[np.int64]
 
 WEIGHT = "softmax/W"
 BIAS = "softmax/b"

@@ -5,7 +5,7 @@ import math
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List
 
 import srsly
 from spacy.util import get_lang_class, registry
@@ -53,17 +53,13 @@ class Log:
         with replacing(self.path) as temporary:
             temporary.write_text(kept, encoding="utf8")
         self._score = math.nan
-        self._log_step: Optional[Callable[[Dict[str, Any]], None]] = None
-        self.close: Callable[[], None] = lambda: None
-        if settings.training.logger is not None:
-            self._log_step, self.close = _set_up(settings)
+        self._log_step, self.close = _set_up(settings)
 
     def write(self, record: Dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf8") as file:
             file.write(json.dumps(record) + "\n")
-        if self._log_step is not None:
-            self._score = record.get("average", self._score)
-            self._log_step(_to_info(record, self._score))
+        self._score = record.get("average", self._score)
+        self._log_step(_to_info(record, self._score))
 
 
 def _kept_lines(path: Path, step: int) -> Iterator[str]:
@@ -75,8 +71,10 @@ def _kept_lines(path: Path, step: int) -> Iterator[str]:
 
 
 def _set_up(settings: Settings) -> Any:
+    if settings.training.logger is None:
+        return lambda info: None, lambda: None
     try:
-        config = {"logger": settings.training.logger or {}}
+        config = {"logger": settings.training.logger}
         setup: Any = registry.resolve(config)["logger"]
         # Loggers ask a pipeline for its config, and for nothing else.
         nlp = get_lang_class("xx")()

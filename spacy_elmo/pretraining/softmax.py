@@ -79,10 +79,9 @@ class Softmax(nn.Module):
         targets (Ints1d): Word ids, shape (n,).
         RETURNS (Floats0d): The loss, which can be differentiated.
         """
-        loss: Tensor = _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
+        return _SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
             h, self.weight, self.bias, targets, sample
         )
-        return loss
 
     @torch.no_grad()
     def log_likelihood(self, h: Tensor, targets: Tensor) -> Tensor:

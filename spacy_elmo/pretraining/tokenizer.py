@@ -9,8 +9,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from spacy import lang, util
 from spacy.language import Language
-from spacy.util import import_file, minibatch, registry
 
 from ..bilm.tuning import BATCH_DOCUMENTS, MAX_STRINGS
 from ..errors import CorpusError, Errors, unusable
@@ -62,10 +62,10 @@ class Tokenizer:
     def _load(self) -> Language:
         if self._language is None or len(self._language.vocab.strings) >= MAX_STRINGS:
             if self.code is not None:
-                import_file("python_code", self.code)
+                util.import_file("python_code", self.code)
             self._language = load_language(self.nlp_config)
             # By name: the segmenters belong to the layers, which need not be known.
-            segmenter = registry.misc.get("spacy_elmo.segment_sentences.v1")
+            segmenter = util.registry.misc.get("spacy_elmo.segment_sentences.v1")
             self._segment = segmenter(self.settings.max_length)
         return self._language
 
@@ -77,17 +77,14 @@ def load_language(nlp_config: Dict[str, Any]) -> Language:
     RAISES (CorpusError): If spaCy does not know the language, or if its tokenizer
         needs a package that is not here.
     """
-    from spacy import lang as languages
-    from spacy.util import find_matching_language, load_model_from_config
-
     config = {"nlp": {**nlp_config, "pipeline": []}, "components": {}}
     code = nlp_config.get("lang")
     try:
-        found = load_model_from_config(config, auto_fill=True)
+        found = util.load_model_from_config(config, auto_fill=True)
     except Exception as e:  # whatever the language or its tokenizer raises
         if "[E048]" in str(e) or "[E958]" in str(e):
-            known = (m.name for m in iter_modules(languages.__path__) if m.ispkg)
-            meant = find_matching_language(str(code))  # of "deu" it is "de"
+            known = (m.name for m in iter_modules(lang.__path__) if m.ispkg)
+            meant = util.find_matching_language(str(code))  # of "deu" it is "de"
             hint = f" Did you mean {meant}?" if meant else ""
             problem = Errors.E135.format(lang=code, hint=hint, known=", ".join(known))
         elif isinstance(e, ImportError):
@@ -118,7 +115,7 @@ def tokenize(
     context = get_context(start)
     with ProcessPoolExecutor(n_process, context, _set_tokenizer, (tokenizer,)) as pool:
         under_way: deque[Future[List[Tuple[int, Tokenized]]]] = deque()
-        batches = minibatch(documents, BATCH_DOCUMENTS)  # type: ignore[no-untyped-call]
+        batches = util.minibatch(documents, BATCH_DOCUMENTS)  # type: ignore[no-untyped-call]
         for batch in batches:
             under_way.append(pool.submit(_tokenize_batch, batch))
             if len(under_way) == 4 * n_process:

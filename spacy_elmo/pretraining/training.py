@@ -18,7 +18,6 @@ from thinc.api import Config
 from tqdm import tqdm
 from wasabi import msg
 
-from ..bilm.files import CHECKPOINT
 from ..bilm.kernels import use_fusion
 from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
@@ -31,7 +30,7 @@ from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate_files
 from .initialization import load_start
 from .language_model import VOCABULARY, write_model
-from .loggers import LOG, Log
+from .loggers import Log
 from .run import Run, count_steps, start_run, train_step
 from .vocabulary import write_vocabulary
 from .windows import Window
@@ -42,15 +41,12 @@ LOCK_FILE = ".pretrain.lock"
 MANY_UNKNOWN = 0.5
 
 
-def pretrain(
-    settings: Settings, output: Path, *, silent: bool = False
-) -> Optional[Perplexity]:
+def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
     """Train a biLM on text, or resume an earlier run in the same folder that was
     stopped.
 
     output (Path): Receives options.json, weights.hdf5, vocab.txt, config.cfg,
         log.jsonl, the last two checkpoints, and the cache of the corpus.
-    silent (bool): No messages, and no progress bar of the training.
     RETURNS (Perplexity): Of the held-out text, if there is one.
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
     RAISES (TrainingError): If the training cannot continue, or was interrupted by
@@ -60,12 +56,10 @@ def pretrain(
     # another number of distinct words: in bfloat16 that would grow by gigabytes.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     with joined_processes(settings.training.device) as processes, ExitStack() as stack:
-        silent = silent or not processes.is_first
         if processes.is_first:
             busy = TrainingError(Errors.E114.format(path=output))
             stack.enter_context(hold(output / LOCK_FILE, busy))
-            for name in (CHECKPOINT, LOG, VOCABULARY, "options.json", "weights.hdf5"):
-                remove_leftovers(output, name)
+            remove_leftovers(output, "*")
         else:
             processes.wait()  # for the cache, which the first one makes
         train, dev = load_corpora(settings, output)
@@ -73,18 +67,17 @@ def pretrain(
             processes.wait()
         _check_words(settings, train, dev)
         run = prepare_run(settings, train, processes)
-        if not silent:
-            msg.info(_summary(run.settings, train))
         load_checkpoint(run, output)
-        if run.step and not silent:
-            msg.info(f"Resuming after step {run.step:,} of {run.n_steps:,}.")
         log = None
         if processes.is_first:
+            msg.info(_summary(run.settings, train))
+            if run.step:
+                msg.info(f"Resuming after step {run.step:,} of {run.n_steps:,}.")
             # Not before it is sure that the folder holds no other run.
             Config(settings.config).to_disk(output / CONFIG_FILE)
             write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
             log = Log(settings, output, run.step)
-        return _Training(run, dev, output, log, silent).train()
+        return _Training(run, dev, output, log).train()
 
 
 def prepare_run(settings: Settings, corpus: Corpus, processes: Processes) -> Run:
@@ -111,7 +104,6 @@ class _Training:
     dev: Dict[str, Corpus]
     output: Path
     log: Optional[Log]
-    silent: bool
     shown: Dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -128,7 +120,8 @@ class _Training:
         bar = tqdm(
             total=run.n_steps * per_step,
             initial=run.step * per_step,
-            unit=" tokens", unit_scale=True, disable=self.silent, desc="Pretraining",
+            unit=" tokens", unit_scale=True, desc="Pretraining",
+            disable=self.log is None,
         )  # fmt: skip
         with bar, _noticed_signals() as signals:
             while run.step < run.n_steps and not self._is_out_of_patience():

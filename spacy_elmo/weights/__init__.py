@@ -28,7 +28,7 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     if name and os.path.exists(name):  # Path has errors for impossible names
         return Path(name)
     if "://" in name:
-        raise MissingWeights(_at_url(name))
+        raise MissingWeights(Errors.E013.format(url=name))
     model = find_published(name)
     if model is None:
         # Without importing the packages that publish them.
@@ -41,16 +41,3 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     if not cached.exists():
         raise MissingWeights(Errors.E103.format(name=name, path=cached))
     return cached
-
-
-def _at_url(url: str) -> str:
-    """What to do instead. Published models are known by the ends of their addresses:
-    they have had several hosts.
-    """
-    end = url.split("/")[-2:]
-    what, given = "its files into a folder", "the folder"
-    for name, model in MODELS.items():
-        if end in [known.split("/")[-2:] for known in model.urls]:
-            what = f"it once (python -m spacy elmo download {name})"
-            given = f'weights = "{name}"'
-    return Errors.E013.format(url=url, what=what, given=given)

@@ -447,7 +447,7 @@ def test_autocast_changes_nothing(tiny_weights, precision, assert_close):
 
 
 def test_a_precision_that_is_none_is_refused(tiny_weights):
-    with pytest.raises(ValueError, match="ELMO021.*'float16'.*'bfloat16'"):
+    with pytest.raises(ValueError, match="ELMO038.*'bfloat16'.*not 'float16'"):
         BiLM.from_path(tiny_weights).use_precision("float16")
 
 

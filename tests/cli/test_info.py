@@ -118,11 +118,6 @@ def test_a_version_of_the_bundled_model_has_its_digest_in_all_releases(elmo):
     "name, problem",
     [
         ("https://x.org/a/b.hdf5", "ELMO013.*Download its files into a folder"),
-        (
-            "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/contributed/pubmed/"
-            "elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
-            'ELMO013.*download allennlp/pubmed.*weights = "allennlp/pubmed"',
-        ),
         ("", "ELMO001.*No such file or directory: ''"),
         ("model/options.json", "ELMO010.*give the .hdf5 file, or the folder"),
         (".", "ELMO002.*found 0 .*Did you mean model?"),

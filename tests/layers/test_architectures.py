@@ -88,7 +88,7 @@ def test_the_factory_and_the_bundled_weights_are_registered():
     "arguments, error, message",
     [
         ({"max_batch_tokens": 0}, ValueError, "ELMO038.*max_batch_tokens"),
-        ({"precision": "half"}, ValueError, "ELMO021.*half"),
+        ({"precision": "half"}, ValueError, "ELMO038.*precision must be one of.*half"),
         ({"max_batch_tokens": "many"}, ConfigValidationError, "max_batch_tokens"),
         ({"width": 3}, ConfigValidationError, "width"),
         # spaCy hands a number in quotes on as it is

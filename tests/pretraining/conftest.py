@@ -72,7 +72,7 @@ def make_settings(tmp_path):
 def finished_run(tmp_path_factory):
     """The folder of a finished run, in `out`, with its texts and its config."""
     folder = tmp_path_factory.mktemp("finished")
-    pretrain(settings_in(folder), folder / "out", silent=True)
+    pretrain(settings_in(folder), folder / "out")
     return folder
 
 

@@ -34,7 +34,7 @@ def adapt(trained, tmp_path, text, overrides=None):
     }
     start = {"paths.init_from": str(trained), **paths, **(overrides or {})}
     settings = read_settings(tmp_path / "config.cfg", start)
-    pretrain(settings, tmp_path / "domain", silent=True)
+    pretrain(settings, tmp_path / "domain")
     return tmp_path / "domain"
 
 

@@ -23,13 +23,13 @@ def test_the_checkpoint_before_a_truncated_one_is_used(finished_run, tmp_path):
     last.write_bytes(last.read_bytes()[:-1000])
     (broken / f".{checkpoint.CHECKPOINT}.1f0c7a0e").touch()
     with pytest.warns(UserWarning, match=r"ELMOW003.*checkpoint\.pt.*at step 6"):
-        pretrain(settings, broken, silent=True)
+        pretrain(settings, broken)
     assert_same_run(broken, finished_run / "out")
     assert not list(broken.glob(".*"))
     for path in (last, previous):
         path.write_bytes(b"")
     with pytest.raises(TrainingError, match=r"ELMO056.*checkpoint\.pt"):
-        pretrain(settings, broken, silent=True)
+        pretrain(settings, broken)
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
@@ -40,50 +40,50 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
         raise RuntimeError("PytorchStreamWriter failed writing file")
 
     settings = make_settings()
-    pretrain(settings, tmp_path / "out", silent=True)
+    pretrain(settings, tmp_path / "out")
     files = sorted((tmp_path / "out").glob("*.pt"))
     before = [path.read_bytes() for path in files]
     monkeypatch.setattr(torch, "save", full)
     longer = make_settings(max_tokens=480)
     with pytest.raises(TrainingError, match="ELMO115.*Free space"):
-        pretrain(longer, tmp_path / "out", silent=True)
+        pretrain(longer, tmp_path / "out")
     assert [path.read_bytes() for path in files] == before
     assert not list((tmp_path / "out").glob(".*"))
 
 
 def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
-    pretrain(make_settings(), tmp_path / "out", silent=True)
+    pretrain(make_settings(), tmp_path / "out")
     config = (tmp_path / "out" / "config.cfg").read_text()
     for name, value in {"dropout": 0.2, "keep_best": True}.items():
         with pytest.raises(TrainingError, match=rf"ELMO110.*\(training\.{name}\)"):
-            pretrain(make_settings(**{name: value}), tmp_path / "out", silent=True)
+            pretrain(make_settings(**{name: value}), tmp_path / "out")
     cache = tmp_path / "out" / "corpus" / "train" / "tokens.bin"
     tokens = cache.read_bytes()
     with pytest.raises(TrainingError, match=r"ELMO110.*corpus.train.*\(text\)"):
         text = tmp_path / "other.txt"
         text.write_text(made_up.text(70, 5))
         other = make_settings(overrides={"paths.train": str(text)})
-        pretrain(other, tmp_path / "out", silent=True)
+        pretrain(other, tmp_path / "out")
     with pytest.raises(TrainingError, match=r"ELMO110.*\(\[vocabulary\]\)"):
         words = (tmp_path / "out" / "vocab.txt").read_text().splitlines()
         vocabulary = tmp_path / "vocab.txt"
         vocabulary.write_text("\n".join(words[:3] + words[:2:-1]) + "\n")
         other = make_settings(overrides={"vocabulary.path": str(vocabulary)})
-        pretrain(other, tmp_path / "out", silent=True)
+        pretrain(other, tmp_path / "out")
     with pytest.raises(TrainingError, match=r"model\.lstm\.dim"):
         other = make_settings(overrides={"model.lstm.dim": 16})
-        pretrain(other, tmp_path / "out", silent=True)
+        pretrain(other, tmp_path / "out")
     assert (tmp_path / "out" / "config.cfg").read_text() == config
     assert cache.read_bytes() == tokens  # of hours of work, maybe
     shutil.rmtree(cache.parent)
     with pytest.raises(TrainingError, match="ELMO110.*the text's documents"):
         other = make_settings(overrides={"paths.train": str(text)})
-        pretrain(other, tmp_path / "out", silent=True)
+        pretrain(other, tmp_path / "out")
     shutil.rmtree(cache.parent)  # of the other text
     # Longer, and slower: what the error of a NaN advises.
     optimizer = {"learn_rate": 0.001, "warmup_steps": 5, "decay": "none"}
     longer = make_settings(max_tokens=400, grad_clip=0.5, optimizer=optimizer)
-    pretrain(longer, tmp_path / "out", silent=True)
+    pretrain(longer, tmp_path / "out")
     assert sorted(losses(tmp_path / "out")) == list(range(1, 11))
 
 
@@ -138,17 +138,17 @@ def test_a_checkpoint_with_a_field_missing_or_wrong_counts_as_damaged(
     settings = read_settings(finished_run / "config.cfg", {"paths.dev": None})
     change(output / checkpoint.CHECKPOINT, key, value)
     with pytest.warns(UserWarning, match=r"ELMOW003.*checkpoint\.pt.*at step 6"):
-        pretrain(settings, output, silent=True)
+        pretrain(settings, output)
     for name in (checkpoint.CHECKPOINT, checkpoint.PREVIOUS):
         change(output / name, key, value)
     with pytest.raises(TrainingError, match=r"ELMO056.*checkpoint\.pt"):
-        pretrain(settings, output, silent=True)
+        pretrain(settings, output)
 
 
 def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypatch):
     settings = make_settings(checkpoint_steps=1000, log_steps=3)
     handler = signal.getsignal(signal.SIGTERM)
-    pretrain(settings, tmp_path / "unbroken", silent=True)
+    pretrain(settings, tmp_path / "unbroken")
     update, broken = training.train_step, tmp_path / "broken"
     arriving = {5: signal.SIGTERM, 7: signal.SIGINT}
 
@@ -160,11 +160,11 @@ def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypat
     monkeypatch.setattr(training, "train_step", train_step)
     for n in arriving:
         with pytest.raises(TrainingError, match=f"ELMO058.*step {n} of 8.*again"):
-            pretrain(settings, broken, silent=True)
+            pretrain(settings, broken)
         assert not (broken / "weights.hdf5").exists()
     assert signal.getsignal(signal.SIGTERM) == handler
     monkeypatch.setattr(training, "train_step", update)
-    pretrain(settings, broken, silent=True)
+    pretrain(settings, broken)
     assert_same_run(broken, tmp_path / "unbroken")
 
 
@@ -173,7 +173,7 @@ def test_ctrl_c_while_torch_compiles_is_no_traceback(
 ):
     """The signal reaches the compiler too, whose end is an exception in the step."""
     settings = make_settings(checkpoint_steps=2)
-    pretrain(settings, tmp_path / "unbroken", silent=True)
+    pretrain(settings, tmp_path / "unbroken")
     update, broken = training.train_step, tmp_path / "broken"
 
     def train_step(run, batch):
@@ -184,9 +184,9 @@ def test_ctrl_c_while_torch_compiles_is_no_traceback(
 
     monkeypatch.setattr(training, "train_step", train_step)
     with pytest.raises(TrainingError, match="ELMO116.*Run the same command again"):
-        pretrain(settings, broken, silent=True)
+        pretrain(settings, broken)
     monkeypatch.setattr(training, "train_step", update)
-    pretrain(settings, broken, silent=True)
+    pretrain(settings, broken)
     assert_same_run(broken, tmp_path / "unbroken")
 
 
@@ -199,7 +199,7 @@ def test_what_is_flushed_to_the_disk_is_open_for_writing(
     monkeypatch.setattr(
         os, "fsync", lambda file: modes.append(fcntl.fcntl(file, fcntl.F_GETFL))
     )
-    pretrain(make_settings(max_tokens=40), tmp_path / "out", silent=True)
+    pretrain(make_settings(max_tokens=40), tmp_path / "out")
     assert modes and all(mode & os.O_ACCMODE == os.O_RDWR for mode in modes)
 
 
@@ -207,7 +207,7 @@ def test_a_run_is_saved_by_time_too(make_settings, tmp_path, stop_at):
     settings = make_settings(checkpoint_steps=1000, checkpoint_minutes=1e-9)
     stop_at(3)
     with pytest.raises(KeyboardInterrupt):
-        pretrain(settings, tmp_path / "out", silent=True)
+        pretrain(settings, tmp_path / "out")
     saved = torch.load(tmp_path / "out" / checkpoint.CHECKPOINT, weights_only=True)
     assert saved["step"] == 3
 
@@ -216,7 +216,7 @@ def test_two_runs_do_not_share_a_folder(make_settings, tmp_path):
     output = tmp_path / "out"
     with hold(output / training.LOCK_FILE):
         with pytest.raises(TrainingError, match="ELMO114.*out"):
-            pretrain(make_settings(), output, silent=True)
+            pretrain(make_settings(), output)
     assert not (output / "corpus").exists()
 
 
@@ -233,7 +233,7 @@ def evaluations(output):
 
 def test_the_best_weights_are_those_that_are_written(make_settings, tmp_path):
     settings = make_settings(**{**NOISY, "max_tokens": 160})
-    found = pretrain(settings, tmp_path / "out", silent=True)
+    found = pretrain(settings, tmp_path / "out")
     averages = evaluations(tmp_path / "out")
     assert len(averages) == 4 and min(averages) < averages[-1]
     assert found.average == pytest.approx(min(averages), rel=1e-6)
@@ -244,18 +244,18 @@ def test_a_folder_that_has_the_name_of_a_model_is_that_folder(
 ):
     settings = make_settings(**{**NOISY, "max_tokens": 160})
     monkeypatch.chdir(tmp_path)
-    found = pretrain(settings, Path("en_elmo_sm"), silent=True)
+    found = pretrain(settings, Path("en_elmo_sm"))
     averages = evaluations(tmp_path / "en_elmo_sm")
     assert found.average == pytest.approx(min(averages), rel=1e-6)
 
 
 def test_patience_ends_a_run_without_gain(make_settings, tmp_path):
     settings = make_settings(patience=2, **NOISY)
-    found = pretrain(settings, tmp_path / "out", silent=True)
+    found = pretrain(settings, tmp_path / "out")
     averages = evaluations(tmp_path / "out")
     best = averages.index(min(averages))
     assert best == len(averages) - 3 < 17
     assert found.average == pytest.approx(averages[best], rel=1e-6)
     # The same command does not go on.
-    assert pretrain(settings, tmp_path / "out", silent=True) == found
+    assert pretrain(settings, tmp_path / "out") == found
     assert evaluations(tmp_path / "out") == averages

@@ -45,14 +45,14 @@ def test_two_processes_have_the_curve_of_one_and_either_goes_on(
         "max_tokens": 5 * 10 * 8, "checkpoint_steps": 4,
     }  # fmt: skip
     settings = make_settings(**recipe)
-    pretrain(settings, tmp_path / "one", silent=True)
+    pretrain(settings, tmp_path / "one")
     wanted = losses(tmp_path / "one")
     # Two processes for the first half of the run, and then one.
     half = ("--training.max_tokens", str(5 * 10 * 4))
     printed = torchrun(2, tmp_path / "config.cfg", tmp_path / "two", *half)
     assert printed.count("held-out text") == 1
     assert losses(tmp_path / "two").keys() == set(range(1, 5))
-    pretrain(settings, tmp_path / "two", silent=True)
+    pretrain(settings, tmp_path / "two")
     found = losses(tmp_path / "two")
     assert found == pytest.approx(wanted, rel=1e-5)
     for mine, theirs in zip(

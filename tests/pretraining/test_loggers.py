@@ -27,7 +27,7 @@ def seen():
 
 def test_a_logger_sees_losses_and_perplexities(make_settings, tmp_path, seen):
     block = {"@loggers": "test_logger.v1", "project": "mine"}
-    found = pretrain(make_settings(logger=block), tmp_path / "out", silent=True)
+    found = pretrain(make_settings(logger=block), tmp_path / "out")
     assert seen[0] == "mine"
     assert seen[-1] == "closed"
     assert [info["step"] for info in seen[1:-1]] == [1, 2, 3, 4, 4, 5, 6, 7, 8, 8]
@@ -42,11 +42,11 @@ def test_a_logger_sees_losses_and_perplexities(make_settings, tmp_path, seen):
 
 def test_spacys_own_console_logger_runs(make_settings, tmp_path, capsys):
     block = {"@loggers": "spacy.ConsoleLogger.v1", "progress_bar": False}
-    pretrain(make_settings(logger=block), tmp_path / "out", silent=True)
+    pretrain(make_settings(logger=block), tmp_path / "out")
     assert "PERPLEXITY" in capsys.readouterr().out.upper()
 
 
 def test_a_logger_that_is_not_there_is_named(make_settings, tmp_path):
     settings = make_settings(logger={"@loggers": "no_logger.v1"})
     with pytest.raises(CorpusError, match=r"ELMO051.*training\.logger.*no_logger"):
-        pretrain(settings, tmp_path / "out", silent=True)
+        pretrain(settings, tmp_path / "out")

@@ -44,7 +44,7 @@ def test_a_language_is_learned_far_below_its_unigram_entropy(
     n_steps = {"max_tokens": 8 * 12 * 110, "rows": 8, "unroll_steps": 12}
     often = {"log_steps": 10, "eval_steps": 100, "checkpoint_steps": 100}
     settings = make_settings(150, max_epochs=99, **n_steps, **often, **recipe)
-    found = pretrain(settings, tmp_path / "out", silent=True)
+    found = pretrain(settings, tmp_path / "out")
     counts = Counter(made_up.text(150).replace("\n", " E ").split())
     total = sum(counts.values())
     entropy = -sum(n / total * math.log(n / total) for n in counts.values())
@@ -61,20 +61,20 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     make_settings, tmp_path, stop_at, recipe, fast_bfloat16
 ):
     settings = make_settings(log_steps=2, **recipe)
-    pretrain(settings, tmp_path / "unbroken", silent=True)
+    pretrain(settings, tmp_path / "unbroken")
     broken = tmp_path / "broken"
     for n in (1, 5, 2):
         stop_at(n)
         with pytest.raises(KeyboardInterrupt):
-            pretrain(settings, broken, silent=True)
+            pretrain(settings, broken)
         with (broken / "log.jsonl").open("a") as log:
             log.write('{"step": 1, "lo')
     stop_at(None)
-    pretrain(settings, broken, silent=True)
+    pretrain(settings, broken)
     assert_same_run(broken, tmp_path / "unbroken")
     # A run that is complete only writes its model again.
     stop_at(0)
-    pretrain(settings, broken, silent=True)
+    pretrain(settings, broken)
     assert_same_run(broken, tmp_path / "unbroken")
 
 
@@ -90,10 +90,10 @@ def test_the_weights_that_are_written_are_the_mean_over_the_last_part(
     run = []
     for n_steps in range(1, 9):
         settings = make_settings(max_tokens=50 * n_steps, optimizer=flat, **every)
-        pretrain(settings, tmp_path / "out", silent=True)
+        pretrain(settings, tmp_path / "out")
         # The run itself goes on from its own weights.
         run.append(saved())
-    pretrain(settings, tmp_path / "unbroken", silent=True)
+    pretrain(settings, tmp_path / "unbroken")
     *_, found, _ = weights(tmp_path / "unbroken")
     torch.testing.assert_close(found, torch.stack(run[4:]).mean(0))
     assert not torch.allclose(found, run[-1])
@@ -103,7 +103,7 @@ def test_a_run_that_diverges_at_once_still_keeps_a_best_model(make_settings, tmp
     often = {"keep_best": True, "eval_steps": 1, "eval_tokens": 0, "max_tokens": 200}
     wild = {"learn_rate": 1000.0, "decay": "none", "warmup_steps": 0}
     settings = make_settings(**often, optimizer=wild)
-    found = pretrain(settings, tmp_path / "out", silent=True)
+    found = pretrain(settings, tmp_path / "out")
     assert found.average == math.inf
     BiLM.from_path(tmp_path / "out")
 
@@ -125,7 +125,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_batch(
     calls = []
     monkeypatch.setattr(Softmax, "forward", broken)
     with pytest.raises(TrainingError, match=f"ELMO053.*The {what} is .* at step 5 "):
-        pretrain(make_settings(), tmp_path / "out", silent=True)
+        pretrain(make_settings(), tmp_path / "out")
     rows = (tmp_path / "out" / "batch-5.txt").read_text().splitlines()
     assert len(rows) == 4 and all(len(row.split()) == 10 for row in rows)
     saved = torch.load(tmp_path / "out" / checkpoint.CHECKPOINT, weights_only=True)
@@ -156,7 +156,7 @@ def test_states_differ_where_sentences_meet(make_settings, tmp_path):
     found = []
     for state in ("zero", "carried"):
         settings = make_settings(state=state, dropout=0.0, max_tokens=40)
-        pretrain(settings, tmp_path / state, silent=True)
+        pretrain(settings, tmp_path / state)
         found.append(losses(tmp_path / state)[1])
     assert found[0] != found[1]
 
@@ -164,7 +164,7 @@ def test_states_differ_where_sentences_meet(make_settings, tmp_path):
 def test_nothing_warns_and_the_files_are_complete(make_settings, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert pretrain(make_settings(dev=False), tmp_path / "out", silent=True) is None
+        assert pretrain(make_settings(dev=False), tmp_path / "out") is None
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "options.json", "weights.hdf5", "vocab.txt", "config.cfg", "log.jsonl",
         "checkpoint.pt", "checkpoint.previous.pt", "corpus",
@@ -180,7 +180,7 @@ def test_held_out_files_are_reported_each(make_settings, tmp_path):
     for seed, name in enumerate(("a.txt", "b.txt")):
         (folder / name).write_text(made_up.text(10, seed))
     settings = make_settings(overrides={"paths.dev": str(folder)})
-    found = pretrain(settings, tmp_path / "out", silent=True)
+    found = pretrain(settings, tmp_path / "out")
     assert list(found.files) == ["a.txt", "b.txt"]
     curve = [line for line in read_log(tmp_path / "out") if "average" in line]
     assert all(line["files"].keys() == found.files.keys() for line in curve)
@@ -213,10 +213,10 @@ def test_a_vocabulary_without_the_words_of_the_text_is_noticed(make_settings, tm
     vocabulary.write_text("<S>\n</S>\n<UNK>\nDer\nHund\n")
     given = {"vocabulary.path": str(vocabulary)}
     with pytest.raises(CorpusError, match="ELMO059.*vocab.txt has none of the words"):
-        pretrain(make_settings(overrides=given), tmp_path / "out", silent=True)
+        pretrain(make_settings(overrides=given), tmp_path / "out")
     vocabulary.write_text("<S>\n</S>\n<UNK>\nthe\n")
     with pytest.warns(UserWarning, match=r"ELMOW006.* 9\d% of the words") as found:
-        pretrain(make_settings(overrides=given), tmp_path / "out", silent=True)
+        pretrain(make_settings(overrides=given), tmp_path / "out")
     assert ["of paths.train" in str(w.message) for w in found] == [True, False]
 
 
