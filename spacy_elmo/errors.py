@@ -167,7 +167,7 @@ class Errors:
         " lower 'vocabulary.min_count' or give more text."
     )
     E060 = "[ELMO060] {path} has other settings in [model]: {what}. Use the same."
-    E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
+    E061 = "[ELMO061] {what} needs a package ({reason}): pip install {package}"
     # Downloads
     E100 = (
         "[ELMO100] There is no published model '{name}'.{hint} There are {names}, and "
@@ -177,10 +177,6 @@ class Errors:
     E103 = (
         "[ELMO103] {name} is not at {path} yet. Download it once: python -m spacy elmo "
         "download {name}"
-    )
-    E105 = (
-        "[ELMO105] The download cannot be written to {path} ({reason}). Make room, or "
-        "set SPACY_ELMO_CACHE to another folder."
     )
     # Other commands
     E080 = (
@@ -196,14 +192,13 @@ class Errors:
         "[ELMO112] --layers mix needs one trained mix, and there are {n} (components "
         "that have one: {names}). Give a --pipeline, and the --component."
     )
-    E113 = "[ELMO113] --engine ray needs Ray Data ({reason}): pip install 'ray[data]'"
     E114 = (
         "[ELMO114] Another process is writing to {path}, perhaps from an earlier run. "
         "Wait until it ends, or give another path."
     )
     E115 = (
         "[ELMO115] {path} cannot be written ({reason}). Free space if the disk is "
-        "full, and run it again: what was written is kept."
+        "full, or give another place, and run the command again."
     )
     E116 = "[ELMO116] Interrupted. Run the same command again to resume."
     E120 = (

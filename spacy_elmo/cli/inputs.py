@@ -138,12 +138,9 @@ def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
     return choice
 
 
-def read_batches(
-    nlp: Language, text: str, tokenized: bool, limit: Optional[int] = None
-) -> Iterator[List[Doc]]:
+def read_batches(nlp: Language, text: str, tokenized: bool) -> Iterator[List[Doc]]:
     """Read a text as batches of Docs, with a progress bar.
 
-    limit (int): Stop after the batch that reaches this number of tokens.
     YIELDS (List[Doc]): A batch. It is valid until the next one is read: then its words
         leave the vocab.
     RAISES (CorpusError): If there is no text, or if it is damaged or not UTF-8.
@@ -152,7 +149,7 @@ def read_batches(
 
     from ..text import make_doc, read_all
 
-    texts, left = read_all(text, tokenized=tokenized), limit or sys.maxsize
+    texts = read_all(text, tokenized=tokenized)
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
         for part in batch_by_length(texts, BATCH_LENGTH):
             with nlp.memory_zone():
@@ -160,9 +157,6 @@ def read_batches(
                 yield docs
                 n_tokens = sum(map(len, docs))
             bar.update(n_tokens)
-            left -= n_tokens
-            if left <= 0:
-                return
 
 
 def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:

@@ -20,7 +20,7 @@ Paths = Annotated[
 
 
 class StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(frozen=True, strict=True)
 
 
 class PathSettings(StrictModel):
@@ -198,22 +198,19 @@ def read_config(
         raise unusable(path, f"is not a config ({' '.join(str(e).split())})") from None
 
 
-def check_names(section: Dict[str, Any], known: Dict[str, Any], name: str) -> None:
+def check_names(section: Dict[str, Any], known: Dict[str, Any], name: str = "") -> None:
     """A released options.json may have other keys, but in a config they are mistakes.
 
+    known (Dict[str, Any]): Sections by name; an empty one may have any settings.
     RAISES (CorpusError): If a setting is unknown.
     """
     for key, value in section.items():
         if key not in known:
-            raise unknown_setting(key, list(known), f"[{name}]")
-        if isinstance(value, dict):
-            check_names(value, known[key], f"{name}.{key}")
-
-
-def unknown_setting(name: str, known: List[str], where: str) -> CorpusError:
-    hint = did_you_mean(name, known)
-    problem = f"no setting is named '{name}'.{hint} There are {', '.join(known)}"
-    return unusable(where, problem)
+            hint, names = did_you_mean(key, known), ", ".join(known)
+            problem = f"no setting is named '{key}'.{hint} There are {names}"
+            raise unusable(f"[{name}]" if name else "the config", problem)
+        if isinstance(value, dict) and known[key]:
+            check_names(value, known[key], f"{name}.{key}" if name else key)
 
 
 def check_sections(config: Dict[str, Any]) -> Sections:
@@ -221,18 +218,12 @@ def check_sections(config: Dict[str, Any]) -> Sections:
 
     RAISES (CorpusError): If a section or a setting is unknown or impossible.
     """
+    # Those of [nlp] are spaCy's.
+    check_names(config, {**Sections().model_dump(), "nlp": {}})
     try:
         return Sections.model_validate(config)
     except ValidationError as e:
         error = e.errors()[0]
-    *parents, name = map(str, error["loc"])
-    if error["type"] == "extra_forbidden":
-        section: Any = Sections
-        for parent in parents:
-            section = section.model_fields[parent].annotation
-        where = f"[{'.'.join(parents)}]" if parents else "the config"
-        raise unknown_setting(name, list(section.model_fields), where)
     wanted = error["msg"].replace("Input should be ", "")
-    name = ".".join([*parents, name])
-    found = error["input"]
+    name, found = ".".join(map(str, error["loc"])), error["input"]
     raise CorpusError(Errors.E038.format(name=name, wanted=wanted, found=found))

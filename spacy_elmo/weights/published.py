@@ -96,7 +96,8 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
     except WeightsError:
         raise  # MissingWeights is an OSError too
     except OSError as e:
-        raise DownloadError(Errors.E105.format(path=folder, reason=e)) from None
+        where = f"{folder} (see {CACHE_VARIABLE})"
+        raise DownloadError(Errors.E115.format(path=where, reason=e)) from None
 
 
 def _download(model: Published, folder: Path, silent: bool) -> None:

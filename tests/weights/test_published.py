@@ -179,7 +179,7 @@ def test_a_disk_that_takes_no_more_is_a_clear_error():
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
     try:
-        with pytest.raises(DownloadError, match="ELMO105.*too large.*Make room"):
+        with pytest.raises(DownloadError, match="ELMO115.*too large.*Free space"):
             get()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -227,7 +227,7 @@ def test_what_is_no_model_is_not_kept(server, tmp_path):
 def test_a_cache_folder_that_cannot_be_written_is_a_clear_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SPACY_ELMO_CACHE", str(tmp_path / "file"))
-    with pytest.raises(DownloadError, match="ELMO105.*SPACY_ELMO_CACHE"):
+    with pytest.raises(DownloadError, match="ELMO115.*SPACY_ELMO_CACHE"):
         get()
 
 
