@@ -265,8 +265,8 @@ class Errors:
 class Warnings:
     W001 = (
         "[ELMOW001] A listener of upstream '{upstream}' got Docs without vectors of "
-        "its biLM and predicts from zeros. Enable that 'elmo', move it before, or "
-        "source both."
+        "its biLM and predicts from zeros. Enable that 'elmo' component, move it in "
+        "front of the listener, or source both."
     )
     W002 = (
         '[ELMOW002] precision = "{precision}" is slower than float32 on this {device}, '

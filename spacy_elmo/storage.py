@@ -65,8 +65,8 @@ def create_hdf5(path: Path, **options: Any) -> Iterator[Any]:
 
 
 class _Target(io.FileIO):
-    """A file that keeps its failures from HDF5, which would try again when it closes
-    the file and when the process ends, and crash there.
+    """A file that hides write errors from HDF5, which would try again on close and at
+    exit, and crash.
     """
 
     failure: Optional[OSError] = None

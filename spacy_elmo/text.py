@@ -25,7 +25,7 @@ KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A text without empty lines would be one document; it is cut after this many lines.
 MAX_DOCUMENT_LINES = 200
-# This many lines that are not UTF-8, and a tenth of those read: another encoding.
+# With more lines than this that are not UTF-8, and more than a tenth: another encoding.
 MAX_BROKEN_LINES = 1000
 CONVERT = "Convert the file, for instance by 'iconv -f latin1 -t utf8'"
 

@@ -1,8 +1,9 @@
-"""Where the options and the weights of a model are: a directory, a .zip, a file."""
+"""Finds the options and the weights of a model in a directory, a .zip or a file.
+official_format.py reads and writes them.
+"""
 
 import io
 import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, List, NamedTuple, Tuple, Union
 
@@ -63,10 +64,9 @@ def _find_in_zip(path: Path) -> ModelFiles:
                 f"{path}:{weights}",
                 io.BytesIO(_read_member(path, archive, weights)),
             )
-    except (
-        *(zipfile.BadZipFile, zlib.error, UnicodeError, EOFError, OSError),
-        *(NotImplementedError, RuntimeError),  # other methods; encrypted
-    ) as e:
+    except WeightsError:
+        raise
+    except Exception as e:  # zipfile and zlib raise nearly anything on damaged files
         error = Errors.E004.format(path=path, kind="zip archive", reason=e)
         raise WeightsError(error) from None
 

@@ -1,7 +1,7 @@
 """The constants that decide the speed of the LSTMs and the encoder; none changes a
-result by more than its rounding. Figures are of a Xeon with AVX-512 and AMX: on one
-core, time(another value) / time(this value), for en_elmo_sm and for the original size;
-most of it processor time beside other work, with about 0.05 of noise either way.
+result by more than its rounding. Figures were measured on one core of a Xeon with
+AVX-512 and AMX: the time with another value over the time with this one, for en_elmo_sm
+and for the original size. Most are CPU times beside other work: expect 0.05 of noise.
 benchmarks/tuning.py measures those in its TRIALS, the others were changed by hand;
 benchmarks/speed.py measures the whole.
 """
@@ -75,7 +75,7 @@ MAX_STRINGS = 200_000
 # Tokens and words that are written to the cache of a text at a time: bounds the memory.
 CACHED_TOKENS = 1 << 22
 CACHED_WORDS = 1 << 16
-# A run of fewer updates ends before compiling has paid: it takes about a minute.
+# Compiling takes about a minute: in a run of fewer updates it does not pay.
 MIN_STEPS_TO_COMPILE = 1000
 # Tokens whose logits are in memory at a time on a CPU. With 2,048 negatives, compiled,
 # half as many take 1.26 times as long in bfloat16 and 1.11 times in float32; twice as

@@ -12,7 +12,7 @@ NAME = "elmo"
 # Where spaCy keeps the value of an extension without a getter, so that the array is
 # serialized with the Doc. The getter is there to check its length.
 KEY: Any = ("._.", NAME, None, None)
-# Of which weights they are: a key of doc.user_data.
+# Key in doc.user_data for the digest of the weights that made the layers.
 DIGEST = "elmo_digest"
 
 

@@ -41,10 +41,9 @@ class WeakLink:
 def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
     """Read the layers that an `elmo` component has put on the Docs.
 
-    The biLM is frozen, so there is nothing to send back: no batches to match and no
-    state between calls. Docs that the component has not seen are passed to it: in
-    `initialize`, in `rehearse`, when a component is updated alone, and where one makes
-    Docs of its own, as the entity linker does.
+    Nothing is sent back: see `ELMo`. Docs that the component has not seen are passed to
+    it: in `initialize`, in `rehearse`, when a component is updated alone, and where one
+    makes Docs of its own, as the entity linker does.
 
     upstream (str): Name of the component, or "*" for any.
     RETURNS (Model[List[Doc], List[Floats3d]]): (n_tokens, L + 1, width) for each Doc.

@@ -91,9 +91,6 @@ def _closes(token: Token, seen: Counter[int]) -> bool:
         return False
     if not token.is_left_punct or not (before.whitespace_ or before.is_space):
         return True
-    if not token.whitespace_:
-        # It is attached to the word after it.
-        return False
-    # A Doc made of words alone has spaces on both sides: a straight quote closes if
-    # one was opened.
-    return seen[token.orth] % 2 == 1
+    # Without a space, it is attached to the word after it. A Doc of words alone has
+    # spaces on both sides: there, a straight quote closes if one was opened.
+    return bool(token.whitespace_) and seen[token.orth] % 2 == 1

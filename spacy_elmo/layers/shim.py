@@ -196,7 +196,7 @@ class BiLMShim(Shim):
         if self.meta is not None:
             meta.write_bytes(self.meta)
         elif were_here:
-            meta.unlink(missing_ok=True)  # theirs
+            meta.unlink(missing_ok=True)  # of the weights that were here before
 
     def from_directory(self, directory: Path) -> "BiLMShim":
         weights = directory / WEIGHTS_FILE

@@ -85,9 +85,7 @@ def open_folder(folder: Path, job: Dict[str, Any]) -> None:
 
 
 def embed_file(job: Job, texts: Iterable[Text], number: int, n: int = 1) -> None:
-    """Write the parts of a file that are not there yet, named by its number, by n
-    processes.
-    """
+    """Write the missing parts of a file, named by its number, with n processes."""
 
     def missing() -> Iterator[Tuple[Doc, Tuple[Path, int]]]:
         for i, text in enumerate(texts):

@@ -90,7 +90,7 @@ class Corpus(NamedTuple):
     def document(self, i: int) -> Ints:
         """The word ids of a document, in memory."""
         ids = np.array(self.tokens[self.starts[i] : self.starts[i + 1]])
-        # Pages that have been read would count as this process's until the end.
+        # Else every page read so far would count as this process's memory.
         if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
             pages: Any = self.tokens.base
             pages.madvise(mmap.MADV_DONTNEED)
