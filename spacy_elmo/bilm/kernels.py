@@ -1,6 +1,6 @@
 """What the layers' functions share: pointwise kernels that torch.compile can fuse, the
 dtype of products, and products in float32 by the library that is faster here. On AMD's
-processors that is oneDNN: MKL, which torch.mm calls, runs at half its speed there.
+processors that is oneDNN: on some, MKL, which torch.mm calls, has half its speed.
 """
 
 from contextlib import contextmanager
