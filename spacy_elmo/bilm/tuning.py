@@ -31,8 +31,8 @@ WINDOW_MULTIPLE = 2048
 
 # -- Products in float32 ---------------------------------------------------------
 # On AMD's processors oneDNN multiplies (see `has_fast_onednn` in kernels.py): on one
-# core of an EPYC, a step's product takes MKL 2.5 times as long, on another's 1.0. But one
-# row times a weight of at most this many numbers is MKL's: oneDNN takes 1.2 to 2.4
+# core of an EPYC, a step's product takes MKL 2.5 times as long, of another one 1.0. But
+# one row times a weight of at most this many numbers is MKL's: oneDNN takes 1.2 to 2.4
 # times as long for it, and 0.6 to 0.8 times above that.
 SMALL_WEIGHT = 1 << 20
 
