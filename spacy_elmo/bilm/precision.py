@@ -31,7 +31,7 @@ def choose_precision(
         the one asked for is slower than that.
     RAISES (ValueError): If there is no such precision.
     """
-    check_precision(name)
+    require(name in PRECISIONS, "precision", f"one of {PRECISIONS}", name)
     fast = {"int8": has_int8(device), "bfloat16": has_fast_bfloat16(device)}
     if name == "auto":
         return next((low for low in among if fast[low]), "float32")
@@ -40,11 +40,6 @@ def choose_precision(
     why = {"device": device.type, "missing": NEEDS[name]}
     warnings.warn(Warnings.W002.format(precision=name, **why), stacklevel=2)
     return "float32"
-
-
-def check_precision(name: str) -> None:
-    """RAISES (ValueError): If there is no such precision."""
-    require(name in PRECISIONS, "precision", f"one of {PRECISIONS}", name)
 
 
 def has_int8(device: torch.device) -> bool:

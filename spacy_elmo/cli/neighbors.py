@@ -50,8 +50,8 @@ def neighbors_cli(
     if as_json:
         results = []
         for query, *contexts in found:
-            result = {"query": query.to_dict(), "layer": layer}
-            results.append({**result, "contexts": [c.to_dict() for c in contexts]})
+            result = {"query": query._asdict(), "layer": layer}
+            results.append({**result, "contexts": [c._asdict() for c in contexts]})
         print(srsly.json_dumps(results, indent=2))
         return
     for query, *contexts in found:

@@ -6,8 +6,9 @@ from spacy.util import registry
 from thinc.api import Model
 from thinc.types import Floats3d
 
+from ..bilm.precision import PRECISIONS
 from ..bilm.tuning import MAX_BATCH_TOKENS
-from ..errors import Errors, require_number
+from ..errors import Errors, require, require_number
 from .caches import SentenceCache, WordCache
 from .segmenters import Segmenter, segment_sentences
 from .shim import BiLMShim
@@ -52,6 +53,8 @@ def build_bilm(
         zeros for white space.
     RAISES (ValueError): If an argument is out of its range.
     """
+    known = precision in PRECISIONS
+    require(known, "precision", f"one of {PRECISIONS}", precision)
     require_number("max_batch_tokens", max_batch_tokens, 1)
     require_number("cache_mb", cache_mb, 0, 1e12)
     require_number("sentence_cache_mb", sentence_cache_mb, 0, 1e12)

@@ -18,7 +18,6 @@ from ..bilm import BiLM
 from ..bilm.batching import make_batches
 from ..bilm.characters import number_words
 from ..bilm.model import Floats3d
-from ..bilm.precision import check_precision
 from ..errors import Errors
 from ..storage import beside
 from ..weights import resolve
@@ -59,7 +58,6 @@ class BiLMShim(Shim):
     _digest: Optional[str] = None
 
     def __post_init__(self) -> None:
-        check_precision(self.precision)
         super().__init__(None)
 
     @property

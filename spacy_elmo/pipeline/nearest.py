@@ -14,17 +14,11 @@ from .vector_hooks import Floats, Layer, select_layer
 class Context(NamedTuple):
     """A word in its sentence, text[start:end], and its cosine with that of a query."""
 
+    word: str
     text: str
     start: int
     end: int
     score: float = 1.0
-
-    @property
-    def word(self) -> str:
-        return self.text[self.start : self.end]
-
-    def to_dict(self) -> Dict[str, object]:
-        return {"word": self.word, **self._asdict()}
 
 
 Key = Tuple[Tuple[str, ...], int]  # the words of a sentence, and which of them
@@ -79,7 +73,7 @@ def _context(token: Token, spans: List[Span]) -> Tuple[Context, Key]:
     text = re.sub(r"\s", " ", token.doc.text[start:end])
     at = token.idx - start
     key = (tuple(t.text for t in tokens), tokens.index(token))
-    return Context(text, at, at + len(token)), key
+    return Context(token.text, text, at, at + len(token)), key
 
 
 def _vectors(elmo: ELMo, docs: List[Doc], layer: Layer) -> Iterator[Floats]:
