@@ -53,8 +53,7 @@ def build_bilm(
         zeros for white space.
     RAISES (ValueError): If an argument is out of its range.
     """
-    known = precision in PRECISIONS
-    require(known, "precision", f"one of {PRECISIONS}", precision)
+    require(precision in PRECISIONS, "precision", f"one of {PRECISIONS}", precision)
     require_number("max_batch_tokens", max_batch_tokens, 1)
     require_number("cache_mb", cache_mb, 0, 1e12)
     require_number("sentence_cache_mb", sentence_cache_mb, 0, 1e12)
