@@ -167,7 +167,7 @@ class Errors:
         " lower 'vocabulary.min_count' or give more text."
     )
     E060 = "[ELMO060] {path} has other settings in [model]: {what}. Use the same."
-    E061 = "[ELMO061] {what} needs a package ({reason}): pip install {package}"
+    E061 = "[ELMO061] Plots need matplotlib ({reason}): pip install matplotlib"
     # Downloads
     E100 = (
         "[ELMO100] There is no published model '{name}'.{hint} There are {names}, and "
@@ -192,6 +192,7 @@ class Errors:
         "[ELMO112] --layers mix needs one trained mix, and there are {n} (components "
         "that have one: {names}). Give a --pipeline, and the --component."
     )
+    E113 = "[ELMO113] --engine ray needs Ray Data ({reason}): pip install 'ray[data]'"
     E114 = (
         "[ELMO114] Another process is writing to {path}, perhaps from an earlier run. "
         "Wait until it ends, or give another path."

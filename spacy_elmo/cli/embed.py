@@ -116,8 +116,7 @@ def _embed_on_ray(job: "Job", files: List[Path], n_workers: int) -> None:
         # Not "ray" alone: any folder of that name can be imported.
         from ray.data import from_items  # type: ignore[import-not-found, unused-ignore]
     except ImportError as e:
-        what = {"what": "--engine ray", "package": "'ray[data]'"}
-        raise CorpusError(Errors.E061.format(**what, reason=e)) from None
+        raise CorpusError(Errors.E113.format(reason=e)) from None
 
     def embed(item: Dict[str, Any]) -> Dict[str, Any]:
         embed_file(job, job.read(Path(item["file"])), item["number"])

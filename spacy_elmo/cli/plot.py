@@ -25,8 +25,7 @@ def plot_cli(
         # Not pyplot, which has windows and global state.
         from matplotlib.figure import Figure
     except ImportError as e:
-        what = {"what": "plot", "package": "matplotlib"}
-        raise CorpusError(Errors.E061.format(**what, reason=e)) from None
+        raise CorpusError(Errors.E061.format(reason=e)) from None
     runs = {str(path): read_log(path) for path in logs}
     figure = Figure(figsize=(7, 5.2), layout="constrained")
     losses, perplexities = figure.subplots(2, 1, sharex=True)

@@ -520,7 +520,7 @@ def test_a_folder_that_is_named_ray_is_not_ray(
     monkeypatch.syspath_prepend(tmp_path)
     options = "-w", tiny_weights, "--engine", "ray"
     result = elmo("embed", corpus, tmp_path / "out", *options)
-    assert result.exit_code == 1 and "ELMO061" in result.text
+    assert result.exit_code == 1 and "ELMO113" in result.text
     del sys.modules["ray"]  # the folder
 
 
