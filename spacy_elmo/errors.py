@@ -103,7 +103,8 @@ class Errors:
     E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
     E013 = (
         "[ELMO013] {url} is a URL, and weights are read from a disk. Download its "
-        "files into a folder and give that. 'spacy elmo download' lists published ones."
+        "files into a folder and give that, or take a name that 'python -m spacy elmo "
+        "download' lists."
     )
     # Running the biLM
     E022 = "[ELMO022] Sentence {i} is a string. Give a list of words: text.split()."
@@ -199,7 +200,7 @@ class Errors:
     )
     E115 = (
         "[ELMO115] {path} cannot be written ({reason}). Free space if the disk is "
-        "full, or give another place, and run the command again."
+        "full, and run the command again; or give another place."
     )
     E116 = "[ELMO116] Interrupted. Run the same command again to resume."
     E120 = (

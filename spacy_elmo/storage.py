@@ -80,6 +80,14 @@ class _Target(io.FileIO):
             self.failure = e
         return len(data)
 
+    def truncate(self, size: Optional[int] = None) -> int:
+        try:
+            if self.failure is None:
+                return super().truncate(size)
+        except OSError as e:
+            self.failure = e
+        return size or 0
+
 
 @contextmanager
 def hold(path: Path, busy: Optional[Exception] = None) -> Iterator[None]:

@@ -7,11 +7,12 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Uni
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .batching import Move, Moves
 from .kernels import Weight, multiply, pack
 from .precision import INT8_PRODUCT
-from .tuning import CHUNK_TOKENS, LEAST_READINGS
+from .tuning import CHUNK_TOKENS, LEAST_READINGS, ROW_MULTIPLE
 
 # Given a step and its h_{t-1} (n, projection), the gates before their activations:
 # (4, n, dim).
@@ -116,7 +117,7 @@ class BFloat16:
         bias = self.bias.view(4, 1, -1)
 
         def gates(t: int, h: Tensor) -> Tensor:
-            g = torch.cat((xs[t], h.bfloat16()), 1) @ self.weight
+            g = _product(torch.cat((xs[t], h.bfloat16()), 1), self.weight)
             # Each gate is contiguous for its pointwise operations.
             out = buffer[: g.numel()].view(4, len(h), -1)
             return out.copy_(_by_gate(g)).add_(bias)
@@ -125,7 +126,13 @@ class BFloat16:
 
     def project(self, m: Tensor) -> Tensor:
         assert self.projection is not None
-        return (m.bfloat16() @ self.projection).float()
+        return _product(m.bfloat16(), self.projection).float()
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    """The product of rows in bfloat16; many are padded, see ROW_MULTIPLE."""
+    n_padding = -len(x) % ROW_MULTIPLE if len(x) > ROW_MULTIPLE else 0
+    return (F.pad(x, (0, 0, 0, n_padding)) @ weight)[: len(x)]
 
 
 class Int8:

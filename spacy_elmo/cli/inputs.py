@@ -138,9 +138,12 @@ def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
     return choice
 
 
-def read_batches(nlp: Language, text: str, tokenized: bool) -> Iterator[List[Doc]]:
+def read_batches(
+    nlp: Language, text: str, tokenized: bool, limit: Optional[int] = None
+) -> Iterator[List[Doc]]:
     """Read a text as batches of Docs, with a progress bar.
 
+    limit (int): Stop after the batch that reaches this number of tokens.
     YIELDS (List[Doc]): A batch. It is valid until the next one is read: then its words
         leave the vocab.
     RAISES (CorpusError): If there is no text, or if it is damaged or not UTF-8.
@@ -149,7 +152,7 @@ def read_batches(nlp: Language, text: str, tokenized: bool) -> Iterator[List[Doc
 
     from ..text import make_doc, read_all
 
-    texts = read_all(text, tokenized=tokenized)
+    texts, left = read_all(text, tokenized=tokenized), limit or sys.maxsize
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
         for part in batch_by_length(texts, BATCH_LENGTH):
             with nlp.memory_zone():
@@ -157,6 +160,9 @@ def read_batches(nlp: Language, text: str, tokenized: bool) -> Iterator[List[Doc
                 yield docs
                 n_tokens = sum(map(len, docs))
             bar.update(n_tokens)
+            left -= n_tokens
+            if left <= 0:
+                return
 
 
 def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:

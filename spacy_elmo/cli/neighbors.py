@@ -25,6 +25,7 @@ def neighbors_cli(
     ),
     layer: str = Opt("top", "--layer", help=f"Layer to compare: {inputs.LAYERS}"),
     n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbors"),
+    limit: Optional[int] = Opt(None, "--limit", min=1, help="Tokens to search"),
     weights: Optional[str] = inputs.WEIGHTS,
     pipeline: Optional[str] = inputs.PIPELINE,
     lang: Optional[str] = inputs.LANG,
@@ -44,7 +45,7 @@ def neighbors_cli(
     names = nlp.component_names
     nlp.select_pipes(disable=names[names.index(elmo.name) :])
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
-    read = inputs.read_batches(nlp, corpus, tokenized)
+    read = inputs.read_batches(nlp, corpus, tokenized, limit)
     batches = (list(nlp.pipe(docs)) for docs in read)
     found = find_neighbors(elmo, tokens, batches, layer=choice, n=n)
     if as_json:

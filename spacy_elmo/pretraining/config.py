@@ -209,8 +209,9 @@ def check_names(section: Dict[str, Any], known: Dict[str, Any], name: str = "") 
             hint, names = did_you_mean(key, known), ", ".join(known)
             problem = f"no setting is named '{key}'.{hint} There are {names}"
             raise unusable(f"[{name}]" if name else "the config", problem)
-        if isinstance(value, dict) and known[key]:
-            check_names(value, known[key], f"{name}.{key}" if name else key)
+        inner = known[key]
+        if isinstance(value, dict) and isinstance(inner, dict) and inner:
+            check_names(value, inner, f"{name}.{key}" if name else key)
 
 
 def check_sections(config: Dict[str, Any]) -> Sections:

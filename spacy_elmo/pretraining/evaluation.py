@@ -37,8 +37,9 @@ class Perplexity(NamedTuple):
     files: Dict[str, "Perplexity"] = {}
 
     def to_dict(self) -> Dict[str, Any]:
-        files = {name: p._asdict() for name, p in self.files.items()}
-        return {**self._asdict(), "files": files}
+        found = {k: v for k, v in self._asdict().items() if k != "files"}
+        files = {name: p.to_dict() for name, p in self.files.items()}
+        return {**found, "files": files} if files else found
 
 
 def evaluate_files(

@@ -18,6 +18,7 @@ from thinc.api import Config
 from tqdm import tqdm
 from wasabi import msg
 
+from ..bilm.files import CHECKPOINT
 from ..bilm.kernels import use_fusion
 from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
@@ -30,7 +31,7 @@ from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate_files
 from .initialization import load_start
 from .language_model import VOCABULARY, write_model
-from .loggers import Log
+from .loggers import LOG, Log
 from .run import Run, count_steps, start_run, train_step
 from .vocabulary import write_vocabulary
 from .windows import Window
@@ -59,7 +60,8 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
         if processes.is_first:
             busy = TrainingError(Errors.E114.format(path=output))
             stack.enter_context(hold(output / LOCK_FILE, busy))
-            remove_leftovers(output, "*")
+            for name in (CHECKPOINT, LOG, VOCABULARY, "options.json", "weights.hdf5"):
+                remove_leftovers(output, name)
         else:
             processes.wait()  # for the cache, which the first one makes
         train, dev = load_corpora(settings, output)

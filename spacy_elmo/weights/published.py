@@ -113,7 +113,10 @@ def _download(model: Published, folder: Path, silent: bool) -> None:
             # What cannot be loaded is not kept.
             BiLM.from_path(making if len(files) > 1 else files[0])
         except WeightsError as e:
-            raise WeightsError(f"{e} It came from {' and '.join(model.urls)}") from None
+            problem = str(e)
+            for url, file in zip(model.urls, files):
+                problem = problem.replace(str(file), url)
+            raise WeightsError(problem) from None
         if folder.exists():
             shutil.rmtree(folder)
         making.rename(folder)

@@ -104,6 +104,12 @@ def test_tokenized_lines_are_split_at_spaces_only(find, tmp_path):
     assert found["query"]["word"] == "Mr.Jones"
 
 
+def test_a_limit_of_tokens_ends_with_its_batch(find, corpus, monkeypatch):
+    monkeypatch.setattr("spacy_elmo.cli.inputs.BATCH_LENGTH", 10)
+    found = find(corpus, QUERY, "--limit", 4, "-n", 9)
+    assert {c["text"] for c in found["contexts"]} == {LINES[0]}
+
+
 def test_words_of_the_corpus_do_not_stay_in_memory(tmp_path):
     from spacy_elmo.cli.inputs import read_batches
 

@@ -61,6 +61,12 @@ def test_the_original_config_is_the_recipe_of_the_paper():
             "'max_steps'. Did you mean max_tokens or max_epochs?",
         ),
         ("training.patience", 3, "training.patience: needs held-out text.*paths.dev"),
+        (
+            "training.optimizer.learn_rate",
+            {"@schedules": "warmup_linear.v1"},
+            "learn_rate must be a valid number, not",
+        ),
+        ("training.precision", {"foo": 1}, "precision must be 'float32', 'bfloat16'"),
         ("corpus.ascii_quotes", -1, "ascii_quotes must be greater than or equal to 0"),
         ("corpus.weights", {"a": -1.0}, "weights.a must be greater than or equal to 0"),
         ("vocabulary.path", 3, "path must be a valid string, not 3"),
