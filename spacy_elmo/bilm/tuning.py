@@ -58,7 +58,7 @@ TRAINING_PADDING = 64
 # The number of rows is made a multiple of this: a GPU has no fast product of an odd
 # number. On a CPU, none, half or twice this: no trend. In prediction in bfloat16, too,
 # if there are more rows than this: oneDNN compiles and keeps a kernel for each number,
-# hundreds of MB of them. Where fewer are padded too, one sentence takes 1.5 times as long.
+# hundreds of MB of them. Padding fewer makes one sentence take 1.5 times as long.
 ROW_MULTIPLE = 16
 
 # -- Above the listeners ---------------------------------------------------------
