@@ -20,7 +20,7 @@ setup(
     # `spacy elmo init` fills them.
     package_dir={"spacy_elmo.configs": "configs"},
     package_data={
-        "spacy_elmo": ["py.typed", "weights/*/*", "recipe/*.yml"],
+        "spacy_elmo": ["py.typed", "weights/*.json", "weights/*/*", "recipe/*.yml"],
         "spacy_elmo.configs": ["*.cfg"],
     },
     python_requires=">=3.10",
@@ -37,6 +37,7 @@ setup(
         # These come with spaCy and torch; their releases decide which.
         "pydantic>=2",
         "requests",
+        "smart-open>=7.1",
         "tqdm",
         "typer>=0.19",
         "wasabi",
@@ -45,7 +46,7 @@ setup(
         "plot": ["matplotlib>=3.6"],
         "experiments": ["matplotlib>=3.6", "floret", "pytorch-crf", "scorch"],
         "ray": ["ray[data]>=2.9"],
-        "zstd": ["zstandard>=0.20"],
+        "zstd": ["smart-open[zst]>=7.1"],
         "test": ["pytest>=7", "pytest-xdist", "hypothesis>=6", "setuptools", "wheel"],
         "lint": ["ruff", "mypy"],
     },

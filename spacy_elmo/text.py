@@ -1,14 +1,10 @@
 """Files of text -> documents, streamed: one document is in memory at a time."""
 
-import bz2
 import codecs
 import glob
-import gzip
-import io
-import lzma
 import warnings
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Union
+from typing import Any, BinaryIO, Iterator, List, Union
 
 import srsly
 from spacy.lang.lex_attrs import LEX_ATTRS
@@ -21,6 +17,7 @@ from .errors import CorpusError, Errors, Warnings, looked_for, unusable
 Text = Union[str, List[str], Doc]
 
 SUFFIXES = (".txt", ".jsonl", ".spacy")
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A text without empty lines would be one document; it is cut after this many lines.
@@ -28,8 +25,6 @@ MAX_DOCUMENT_LINES = 200
 # With more lines than this that are not UTF-8, and more than a tenth: another encoding.
 MAX_BROKEN_LINES = 1000
 CONVERT = "Convert the file, for instance by 'iconv -f latin1 -t utf8'"
-
-_OPENERS: Dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
 def find_texts(path: Union[str, Path]) -> List[Path]:
@@ -202,18 +197,15 @@ def _without_surrogates(text: str) -> str:
 def _kind(path: Path) -> str:
     """The suffix that tells the format, or "" for a file that is no text."""
     every = [suffix.lower() for suffix in path.suffixes]
-    suffixes = [s for s in every if s not in (*_OPENERS, ".zst")]
+    suffixes = [s for s in every if s not in COMPRESSED]
     return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
 
 
 def _open(path: Path) -> Any:
-    suffix = path.suffix.lower()
-    if suffix != ".zst":
-        return _OPENERS.get(suffix, open)(path, "rb")
+    import smart_open  # spaCy brings it
+
     try:
-        import zstandard
-    except ImportError:
-        problem = "needs the package zstandard: pip install zstandard"
+        return smart_open.open(path, "rb")
+    except ImportError as e:
+        problem = f"needs another package ({e}): pip install 'smart-open[zst]'"
         raise unusable(path, problem) from None
-    # Its own reader cannot be read by lines.
-    return io.BufferedReader(zstandard.open(path, "rb"))

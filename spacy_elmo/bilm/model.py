@@ -11,11 +11,11 @@ from ..errors import require
 from .batching import Ints1d, Moves, Reading, SentenceBatch, SentenceRows, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
-from .files import find_files
 from .kernels import casting
 from .lstm import LSTMLayer, LSTMState, stack_states
 from .official_format import Layout, digest, layout, read_weights, write_files
 from .options import Options
+from .paths import find_files
 from .precision import choose_precision
 from .tuning import MAX_BATCH_TOKENS, MAX_BATCH_WORDS
 

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from ..errors import Errors, WeightsError, require
 from ..storage import create_hdf5, replacing
 from .encoder import CharacterEncoder
-from .files import ModelFiles
 from .lstm import LSTMLayer
 from .options import Options
+from .paths import ModelFiles
 
 Floats = npt.NDArray[np.float32]
 

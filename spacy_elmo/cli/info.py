@@ -22,7 +22,7 @@ def info_cli(
     parameters stays the same when a pipeline is saved with them.
     """
     from ..bilm import BiLM
-    from ..bilm.files import find_files
+    from ..bilm.paths import find_files
     from ..storage import beside, sha256
 
     path = find_bilm(weights)

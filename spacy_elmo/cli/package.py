@@ -128,7 +128,7 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
 def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> None:
     """Write the sources of a package: model, card, and the entry point."""
     from ..about import __version__
-    from ..bilm.files import find_files
+    from ..bilm.paths import find_files
 
     module = folder / meta["name"]
     module.mkdir(parents=True)

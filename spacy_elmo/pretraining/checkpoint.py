@@ -10,7 +10,7 @@ import torch
 from spacy.util import dict_to_dot
 
 from ..bilm import LSTMState
-from ..bilm.files import CHECKPOINT
+from ..bilm.paths import CHECKPOINT
 from ..errors import Errors, TrainingError, Warnings, require_same
 from ..storage import replacing
 from .run import Run

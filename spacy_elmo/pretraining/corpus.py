@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..bilm.characters import words_to_ids
-from ..bilm.files import CHECKPOINT
+from ..bilm.paths import CHECKPOINT
 from ..bilm.tuning import CACHED_TOKENS, CACHED_WORDS
 from ..errors import CorpusError, Errors, TrainingError, require_same, unusable
 from ..storage import sha256

@@ -13,8 +13,8 @@ import torch
 from ..bilm import BiLM
 from ..bilm.batching import Ints1d, cut_by_length, make_reading
 from ..bilm.characters import BOS, EOS, check_words
-from ..bilm.files import find_files
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
+from ..bilm.paths import find_files
 from ..bilm.tuning import MAX_BATCH_TOKENS
 from ..errors import Errors, WeightsError, require_number, unusable
 from ..storage import beside

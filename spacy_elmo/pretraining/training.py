@@ -18,8 +18,8 @@ from thinc.api import Config
 from tqdm import tqdm
 from wasabi import msg
 
-from ..bilm.files import CHECKPOINT
 from ..bilm.kernels import use_fusion
+from ..bilm.paths import CHECKPOINT
 from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings

@@ -1,4 +1,4 @@
-"""Published models: their addresses, and the cache folder that they come to."""
+"""Published models (published.json), and the cache folder that they come to."""
 
 import os
 import shutil
@@ -6,10 +6,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import List, NamedTuple, Optional
 
+import srsly
+
 from ..errors import DownloadError, Errors, WeightsError, did_you_mean
 from ..storage import hold
 
-ALLENNLP = "https://allennlp.s3.amazonaws.com/models/elmo"
 NLPL = "http://vectors.nlpl.eu/repository/20"
 CACHE_VARIABLE = "SPACY_ELMO_CACHE"
 TIMEOUT = 30  # seconds without an answer
@@ -25,26 +26,10 @@ class Published(NamedTuple):
     urls: List[str]
 
 
-SMALL = "2x1024_128_2048cnn_1xhighway"
-MEDIUM = "2x2048_256_2048cnn_1xhighway"
-ORIGINAL = "2x4096_512_2048cnn_2xhighway"
-BILLIONS = f"{ORIGINAL}_5.5B"
 MODELS = {
-    f"allennlp/{name}": Published(
-        about, [f"{ALLENNLP}/{stem}_options.json", f"{ALLENNLP}/{stem}_{weights}.hdf5"]
-    )
-    for name, about, stem, weights in (
-        ("small", "English, 13.6M parameters", f"{SMALL}/elmo_{SMALL}", "weights"),
-        ("medium", "English, 28.0M parameters", f"{MEDIUM}/elmo_{MEDIUM}", "weights"),
-        ("original", "English, 93.6M parameters: the paper's",
-         f"{ORIGINAL}/elmo_{ORIGINAL}", "weights"),
-        ("original-5.5B", "English, 93.6M parameters, 5.5 billion tokens",
-         f"{BILLIONS}/elmo_{BILLIONS}", "weights"),
-        ("portuguese", "Portuguese", "contributed/pt/elmo_pt", "weights"),
-        ("pubmed", "English, PubMed", f"contributed/pubmed/elmo_{ORIGINAL}",
-         "weights_PubMed_only"),
-    )
-}  # fmt: skip
+    name: Published(**model)
+    for name, model in srsly.read_json(Path(__file__).with_suffix(".json")).items()
+}
 
 
 def find_published(name: str) -> Optional[Published]:

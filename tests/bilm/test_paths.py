@@ -6,8 +6,8 @@ import zipfile
 
 import pytest
 
-from spacy_elmo.bilm import BiLM, files
-from spacy_elmo.bilm.files import find_files
+from spacy_elmo.bilm import BiLM, paths
+from spacy_elmo.bilm.paths import find_files
 from spacy_elmo.errors import WeightsError
 
 
@@ -110,7 +110,7 @@ def test_a_zip_may_name_its_files_from_here(model, tiny_weights):
 
 
 def test_a_zip_whose_weights_would_grow_is_refused_unread(model, monkeypatch):
-    monkeypatch.setattr(files, "SMALL_BYTES", 1 << 16)
+    monkeypatch.setattr(paths, "SMALL_BYTES", 1 << 16)
     path = model.parent / "193.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(model / "options.json", "options.json")
@@ -127,7 +127,7 @@ def test_a_zip_whose_weights_would_grow_is_refused_unread(model, monkeypatch):
 def test_a_zip_that_holds_more_than_it_says_is_not_inflated(
     name, says, model, monkeypatch
 ):
-    monkeypatch.setattr(files, "SMALL_BYTES", 1_000_000)
+    monkeypatch.setattr(paths, "SMALL_BYTES", 1_000_000)
     path = model.parent / "193.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in ("options.json", "weights.hdf5"):

@@ -1,5 +1,5 @@
-"""Finds the options and the weights of a model in a directory, a .zip or a file.
-official_format.py reads and writes them.
+"""What a path of a model names: the options and the weights in a directory, a .zip or
+beside one another. official_format.py reads and writes them.
 """
 
 import io
