@@ -102,9 +102,8 @@ class Errors:
     E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
     E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
     E013 = (
-        "[ELMO013] {url} is a URL, and weights are read from a disk. Download its "
-        "files into a folder and give that, or take a name that 'python -m spacy elmo "
-        "download' lists."
+        "[ELMO013] {url} is a URL: weights are read from a disk. Download its files "
+        "into a folder and give that, or a name from 'python -m spacy elmo download'."
     )
     # Running the biLM
     E022 = "[ELMO022] Sentence {i} is a string. Give a list of words: text.split()."
@@ -116,8 +115,7 @@ class Errors:
     )
     E031 = (
         "[ELMO031] The listener of upstream '{upstream}' got a Doc without ELMo vectors"
-        ". Put an 'elmo' component of that name before it, enable it, or set 'upstream'"
-        " to its new name."
+        ". Put an 'elmo' of that name before it, enable it, or correct 'upstream'."
     )
     E032 = (
         "[ELMO032] A listener of upstream '{upstream}' found no 'elmo' component of "
@@ -175,10 +173,7 @@ class Errors:
         "nlpl/ID with a number of the NLPL repository's catalog."
     )
     E101 = "[ELMO101] {url} cannot be downloaded: {problem}."
-    E103 = (
-        "[ELMO103] {name} is not at {path} yet. Download it once: python -m spacy elmo "
-        "download {name}"
-    )
+    E103 = "[ELMO103] {name} is not at {path} yet: python -m spacy elmo download {name}"
     # Other commands
     E080 = (
         "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "
@@ -221,9 +216,7 @@ class Errors:
         "[ELMO125] This {type} has an ELMo vector of width {wanted}, and the {other} "
         "has {found}. Compare what the same 'elmo' component has seen."
     )
-    E126 = (
-        "[ELMO126] With a --pipeline, give neither --weights nor --lang: it has both."
-    )
+    E126 = "[ELMO126] A --pipeline has its own: leave out --weights and --lang."
     E127 = "[ELMO127] {path} is a pipeline with {n} biLMs. Give one of them: {paths}."
     # init and package
     E130 = (
@@ -246,11 +239,10 @@ class Errors:
     E135 = "[ELMO135] spaCy has no language {lang!r}.{hint} Give one of {known}."
     E136 = (
         "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
-        "what it needs; or take spaCy's rules for white space and punctuation, if the "
-        "language writes spaces between words (--nlp.tokenizer "
-        "'{{\"@tokenizers\": \"spacy.Tokenizer.v1\"}}' for 'pretrain', --tokenizer for "
-        "'init', a --pipeline else); or give text whose words stand between spaces "
-        "(--corpus.tokenized true for 'pretrain', else --tokenized)."
+        "what it needs; or, if words stand between spaces, take spaCy's rules ("
+        "--nlp.tokenizer '{{\"@tokenizers\": \"spacy.Tokenizer.v1\"}}' for 'pretrain', "
+        "--tokenizer for 'init', a --pipeline else); or give text that is split into "
+        "words (--corpus.tokenized true for 'pretrain', else --tokenized)."
     )
     E137 = "[ELMO137] {path} has no license: give --license, or one in its meta.json."
     E138 = "[ELMO138] The package cannot be built ({reason}): see {path}."
@@ -278,8 +270,7 @@ class Warnings:
     W004 = "[ELMOW004] The cache {path} is not used ({reason}). If damaged, remove it."
     W005 = (
         "[ELMOW005] {path} is not UTF-8 in {n:,} of its lines, first in line {first}: "
-        "invalid bytes became U+FFFD. If that matters, convert it: "
-        "'iconv -f latin1 -t utf8'."
+        "invalid bytes became U+FFFD. To convert it: iconv -f latin1 -t utf8"
     )
     W006 = (
         "[ELMOW006] {share:.0%} of the words of {path} are outside the vocabulary: the "

@@ -204,7 +204,7 @@ def test_other_kinds_of_text_give_the_same(embed, tmp_path, kind):
     "options, problem",
     [
         (["--n-process", 0], "ELMO038.*--n-process must be 1 or more, or -1 for all"),
-        (["--lang", "en", "-p", "nowhere"], "ELMO126.*neither --weights nor --lang"),
+        (["--lang", "en", "-p", "nowhere"], "ELMO126.*leave out --weights and --lang"),
         (["--component", "ner"], "ELMO038.*--component must be left out.*'ner'"),
         (["--layers", ".2,.3,.6"], r"ELMO124.*\[0.2, 0.3, 0.6\] is neither"),
         (["--layers", "a,b"], "ELMO124.*'a,b' is neither"),
