@@ -114,8 +114,8 @@ class Errors:
         "or set doc._.elmo = None and run the component again."
     )
     E031 = (
-        "[ELMO031] The listener of upstream '{upstream}' got a Doc without ELMo vectors"
-        ". Put an 'elmo' of that name before it, enable it, or correct 'upstream'."
+        "[ELMO031] A listener of upstream '{upstream}' got a Doc without ELMo vectors. "
+        "Enable an 'elmo' of that name before it, or set 'upstream' to its new name."
     )
     E032 = (
         "[ELMO032] A listener of upstream '{upstream}' found no 'elmo' component of "

@@ -49,6 +49,9 @@ def get_token_layers(token: Token) -> Optional[Floats2d]:
     return None if layers is None else layers[token.i]
 
 
-Doc.set_extension(NAME, getter=get_layers, setter=assign_layers, force=True)
-Span.set_extension(NAME, getter=get_span_layers, force=True)
-Token.set_extension(NAME, getter=get_token_layers, force=True)
+if not Doc.has_extension(NAME):
+    Doc.set_extension(NAME, getter=get_layers, setter=assign_layers)
+if not Span.has_extension(NAME):
+    Span.set_extension(NAME, getter=get_span_layers)
+if not Token.has_extension(NAME):
+    Token.set_extension(NAME, getter=get_token_layers)
