@@ -196,8 +196,7 @@ def _without_surrogates(text: str) -> str:
 
 def _kind(path: Path) -> str:
     """The suffix that tells the format, or "" for a file that is no text."""
-    every = [suffix.lower() for suffix in path.suffixes]
-    suffixes = [s for s in every if s not in COMPRESSED]
+    suffixes = [s for s in map(str.lower, path.suffixes) if s not in COMPRESSED]
     return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
 
 

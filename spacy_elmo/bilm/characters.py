@@ -13,8 +13,8 @@ END_WORD = 259
 PADDING = 260
 
 # The boundaries of a sentence: the words, and their rows in a table of token vectors.
-# `make_batches` (batching.py) adds them in prediction, `directions` (windows.py) in
-# training and scores; `LanguageModel.substitutes` adds its own.
+# `make_batches` (batching.py) adds them in prediction. For training and scores, text
+# comes closed by `</S>`, and `directions` (windows.py) adds `<S>`.
 BOS, EOS = "<S>", "</S>"
 BOS_ROW, EOS_ROW = 0, 1
 

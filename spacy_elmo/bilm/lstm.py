@@ -30,7 +30,7 @@ def stack_states(states: Sequence[LSTMState]) -> LSTMState:
 class LSTMLayer(nn.Module):
     """One direction of one LSTM layer with projection (Sak et al. 2014) and clips.
 
-        i, j, f, o = [x_t; h_{t-1}] W + b
+        i, f, o, j = [x_t; h_{t-1}] W + b
         c_t = clip(sigmoid(f + 1) c_{t-1} + sigmoid(i) tanh(j))
         h_t = clip((sigmoid(o) tanh(c_t)) W_P)
 

@@ -264,7 +264,7 @@ class BiLM(nn.Module):
             shared beginnings and ends are read once.
         RETURNS (List[Floats3d]): (n_words, L + 1, 2 * projection) for each sentence.
         """
-        shape = (0, self.options.lstm.n_layers + 1, 2 * table.shape[1])
+        shape = (0, self.options.n_layers, self.options.width)
         layers: List[Floats3d] = [np.zeros(shape, np.float32)] * len(sentences)
         closed = state is not None
         for batch in make_batches(sentences, max_batch_tokens, share, closed):

@@ -55,7 +55,6 @@ def _find_in_zip(path: Path) -> ModelFiles:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [i.filename for i in archive.infolist() if not i.is_dir()]
-            names = [name for name in names if not name.startswith("__MACOSX/")]
             weights = _only(path, names, *WEIGHTS_NAMES)
             options = _only(path, names, *OPTIONS_NAMES)
             return ModelFiles(

@@ -1,9 +1,9 @@
-"""The constants that decide the speed of the LSTMs and the encoder; none changes a
-result by more than its rounding. Figures were measured on one core of a Xeon with
-AVX-512 and AMX: the time with another value over the time with this one, for en_elmo_sm
-and for the original size. Most are CPU times beside other work: expect 0.05 of noise.
-benchmarks/tuning.py measures those in its TRIALS, the others were changed by hand;
-benchmarks/speed.py measures the whole.
+"""The constants that decide speed and memory, in prediction and in pretraining; none
+changes a result by more than its rounding. Figures were measured on one core of a Xeon
+with AVX-512 and AMX: the time with another value over the time with this one, for
+en_elmo_sm and for the original size. Most are CPU times beside other work: expect 0.05
+of noise. benchmarks/tuning.py measures those in its TRIALS, the others were changed by
+hand; benchmarks/speed.py measures the whole.
 """
 
 # -- Batches ---------------------------------------------------------------------

@@ -7,6 +7,8 @@ from spacy.language import Language
 from wasabi import msg
 
 from ..errors import CorpusError, Errors, require
+from ..storage import hold
+from ..text import find_texts, read_all
 from . import inputs
 from ._app import app
 
@@ -43,8 +45,6 @@ def embed_cli(
     from tqdm import tqdm
 
     from ..pipeline.vector_files import Job, embed_file, merge, open_folder
-    from ..storage import hold
-    from ..text import find_texts, read_all
 
     require(n_process != 0, "--n-process", "1 or more, or -1 for all", n_process)
     given = component is None or layers == "mix"

@@ -7,6 +7,8 @@ from spacy.util import get_package_path, is_package
 from wasabi import msg
 
 from ..errors import Errors, MissingWeights, WeightsError
+from ..storage import beside, sha256
+from ..weights import resolve
 from ._app import app
 from .inputs import JSON, read_meta
 from .outputs import describe
@@ -23,7 +25,6 @@ def info_cli(
     """
     from ..bilm import BiLM
     from ..bilm.paths import find_files
-    from ..storage import beside, sha256
 
     path = find_bilm(weights)
     bilm = BiLM.from_path(path)
@@ -54,8 +55,6 @@ def find_bilm(weights: str) -> Path:
 
     RAISES (WeightsError): If there is none, or if a pipeline has several.
     """
-    from ..weights import resolve
-
     try:
         path = resolve(weights)
     except MissingWeights:

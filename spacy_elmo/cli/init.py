@@ -16,6 +16,7 @@ from wasabi import msg
 from ..errors import CorpusError, Errors, Warnings, require_same, unusable
 from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
+from ..text import find_texts
 from ._app import app
 from .inputs import FILE, FILES, RULES, is_package_name, require_version
 
@@ -68,7 +69,6 @@ def init_cli(
     from spacy.cli.package import has_build, has_wheel
 
     from ..recipe.project import PROJECT
-    from ..text import find_texts
 
     # As Ctrl+C: no temporary folder is left, and no step goes on alone.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -88,10 +88,8 @@ def init_cli(
     path = output_path / PROJECT
     if path.is_file():
         found = dict(srsly.read_yaml(path)).get("vars", {})
-        if license is not None:
-            given["license"] = license
-        if sources is not None:
-            given["sources"] = sources
+        asked = {"license": license, "sources": sources}
+        given.update({key: value for key, value in asked.items() if value is not None})
         require_same(path, found, given)
         msg.good(f"Found its spaCy project in {output_path}")
     else:

@@ -13,7 +13,11 @@ from spacy.tokens import Doc
 from spacy.util import load_model
 from thinc.api import Model
 
+from .. import registry
 from ..errors import CorpusError, Errors, WeightsError, require
+from ..storage import beside
+from ..text import make_doc, read_all
+from ..weights import resolve
 
 if TYPE_CHECKING:
     from ..layers.architectures import Encoder, Mix
@@ -49,7 +53,6 @@ def read_tokenizer(
     """
     from ..pretraining.config import check_sections, read_config
     from ..pretraining.tokenizer import Tokenizer
-    from ..storage import beside
 
     path = beside(weights, "config.cfg")
     config = read_config(path) if path.is_file() else {}
@@ -82,9 +85,7 @@ def require_version(version: str) -> None:
 
 def load_pipeline(name: str) -> Language:
     """Load a pipeline, given its name or path; a biLM is an error."""
-    from ..registry import weights
-
-    if name in weights or (Path(name) / "options.json").is_file():
+    if name in registry.weights or (Path(name) / "options.json").is_file():
         raise CorpusError(Errors.E123.format(name=name))
     return load_model(name)
 
@@ -104,7 +105,6 @@ def load_elmo(
     """
     from ..pipeline.component import ELMo
     from ..pretraining.tokenizer import load_language
-    from ..weights import resolve
 
     if pipeline is None:
         weights = weights or DEFAULT_WEIGHTS
@@ -149,8 +149,6 @@ def read_batches(
     RAISES (CorpusError): If there is no text, or if it is damaged or not UTF-8.
     """
     from tqdm import tqdm
-
-    from ..text import make_doc, read_all
 
     texts, left = read_all(text, tokenized=tokenized), limit or sys.maxsize
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:

@@ -6,6 +6,8 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..errors import unusable
+from ..storage import replacing
+from ..text import read_texts
 from . import inputs
 from ._app import app
 
@@ -30,8 +32,6 @@ def vectors_cli(
     python -m spacy init vectors LANG OUTPUT_PATH PIPELINE
     """
     from ..pipeline.static_vectors import add_words, average_contexts
-    from ..storage import replacing
-    from ..text import read_texts
 
     texts = read_texts(words_path, tokenized=True) if words_path else []
     words = [str(word) for text in texts for word in text]

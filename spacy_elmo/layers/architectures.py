@@ -46,7 +46,7 @@ def build_elmo_listener(
     mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix)
     listener = ELMoListener(upstream)
     model = _mixed(listener, mix)
-    model.set_ref("listener", listener)
+    model.set_ref("listener", listener)  # where spaCy looks for the width
     return model
 
 

@@ -13,7 +13,7 @@ OutT = List[Floats2d]
 # Adam moves a parameter by about the learn rate per step, 0.001 in spaCy's configs. On
 # this scale a thousand steps move w by up to 10.
 W_SCALE = 10.0
-# A sum of squares below this counts as zero.
+# Added to variances; a sum of squares below it counts as zero.
 EPSILON = 1e-12
 
 

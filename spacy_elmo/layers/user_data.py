@@ -3,9 +3,9 @@ from typing import Any, Callable, Optional
 
 
 def decode(found: Any, chain: Optional[Callable[[Any], Any]] = None) -> Any:
-    """Registers our extensions before Docs are read that may have vectors. spaCy loads
-    them with the first pipeline, but DocBin.get_docs takes any Vocab, and pickled Docs
-    need none.
+    """Registers our extensions before Docs are read that may have vectors (entry point
+    srsly_msgpack_decoders). spaCy loads them with the first pipeline, but
+    DocBin.get_docs takes any Vocab, and pickled Docs need none.
 
     found (Any): Each map that srsly reads, in msgpack, as the bytes of Docs are. It
         stays as it is.

@@ -146,8 +146,7 @@ class ELMo(TrainablePipe):
         """Set doc._.elmo, in the memory of the host, and the hooks of `vectors`."""
         for doc, X in zip(docs, layers):
             self.last_vocab = doc.vocab
-            kept = {KEY: self.model.ops.to_numpy(X), DIGEST: self.digest}
-            doc.user_data.update(kept)
+            doc.user_data.update({KEY: self.model.ops.to_numpy(X), DIGEST: self.digest})
             if self.vectors is not None:
                 set_vector_hooks(doc, self.vectors)
 

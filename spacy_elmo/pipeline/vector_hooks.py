@@ -68,13 +68,10 @@ def check_layer(layer: Layer, n_layers: Optional[int] = None) -> None:
 def select_layer(layers: Floats, layer: Layer) -> Floats:
     """One layer of many, or their mix: (..., L + 1, width) -> (..., width)."""
     if isinstance(layer, str):
-        top: Floats = layers[..., -1, :]
-        selected = layers.mean(axis=-2) if layer == "mean" else top
-    elif isinstance(layer, (int, np.integer)):
-        selected = layers[..., layer, :]
-    else:
-        selected = np.asarray(layer, dtype=np.float32) @ layers
-    return selected
+        return layers.mean(axis=-2) if layer == "mean" else layers[..., -1, :]
+    if isinstance(layer, (int, np.integer)):
+        return layers[..., layer, :]
+    return np.asarray(layer, dtype=np.float32) @ layers
 
 
 def get_vector(part: Part, *, layer: Layer) -> Floats:

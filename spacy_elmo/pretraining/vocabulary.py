@@ -52,8 +52,7 @@ def read_vocabulary(path: Union[str, Path]) -> List[str]:
         text = Path(path).read_text(encoding="utf8")
     except (OSError, UnicodeDecodeError) as e:
         raise unusable(path, f"is not a readable vocabulary ({e})") from None
-    lines = text[:-1] if text.endswith("\n") else text
-    words = lines.removesuffix(f"\n{END_OF_FILE}").split("\n")
+    words = text.removesuffix("\n").removesuffix(f"\n{END_OF_FILE}").split("\n")
     if tuple(words[:3]) != SPECIAL:
         found = ", ".join(map(repr, words[:3]))
         raise unusable(path, f"must begin with {', '.join(SPECIAL)}, not {found}")

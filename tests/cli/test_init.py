@@ -109,8 +109,9 @@ def test_the_configs_are_filled(project):
     pretraining = load_config(output / "configs" / "pretrain.cfg")
     assert pretraining["nlp"]["lang"] == "de"
     training = pretraining["training"]
-    # Ten evaluations keep to a twentieth of the time.
-    assert 0 < 10 * training["eval_tokens"] <= training["max_tokens"] / 20
+    # Ten evaluations keep to a twentieth of the time, but read a token at least: on a
+    # machine that is busy, this run has less than 200 tokens.
+    assert 1 <= training["eval_tokens"] <= max(1, training["max_tokens"] / 200)
     elmo, baseline = (
         load_config(output / "configs" / f"{name}.cfg") for name in ("elmo", "baseline")
     )
