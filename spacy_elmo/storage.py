@@ -99,19 +99,17 @@ def hold(path: Path, busy: Optional[Exception] = None) -> Iterator[None]:
     RAISES (OSError): If the file cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, timeout=-1 if busy is None else 0)
     try:
-        lock.acquire()
+        with FileLock(path, timeout=-1 if busy is None else 0):
+            try:
+                yield
+            finally:
+                # While it is held: a process that waits for this file then sees that
+                # it is gone, and makes another. On Windows, FileLock removes it.
+                with suppress(OSError):
+                    path.unlink()
     except Timeout as e:
         raise busy or e from None
-    try:
-        yield
-    finally:
-        # While it is held: a process that waits for this file then sees that it is
-        # gone, and makes another. On Windows, FileLock removes it.
-        with suppress(OSError):
-            path.unlink()
-        lock.release()
 
 
 def sha256(file: Union[Path, BinaryIO]) -> str:

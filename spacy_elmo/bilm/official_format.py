@@ -162,9 +162,7 @@ def write_files(
     dtype: str,
     extra: Mapping[str, Floats],
 ) -> None:
-    """Write options.json and weights.hdf5, each beside its place and then renamed. See
-    BiLM.save.
-    """
+    """Write both files beside their places, and rename them: see BiLM.save."""
     known = dtype in ("float32", "float16")
     require(known, "dtype", "'float32' or 'float16'", dtype)
     path = directory / "weights.hdf5"

@@ -9,9 +9,7 @@ from wasabi.printer import Printer
 
 
 class Commands(TyperGroup):
-    """For bad input, prints the message without a traceback. Prints our warnings as
-    messages too.
-    """
+    """Prints errors of bad input without a traceback, and our warnings as messages."""
 
     def invoke(self, ctx: Any) -> Any:
         others = warnings.showwarning

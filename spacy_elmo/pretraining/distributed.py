@@ -40,9 +40,7 @@ class Processes(NamedTuple):
         return x
 
     def concatenate(self, x: Tensor) -> Tensor:
-        """What all have, in the order of their ranks, in the memory of the host; shapes
-        may differ in axis 0.
-        """
+        """What all have, rank after rank, on the host. Lengths may differ."""
         parts: List[Any] = [x.cpu()] * self.n
         if self.n > 1:
             dist.all_gather_object(parts, x.cpu())

@@ -22,9 +22,7 @@ class Sample(NamedTuple):
         return self._replace(ids=self.ids.to(device))
 
     def log_expected(self, words: Tensor) -> Tensor:
-        """The log of how often words, given by their ids (n,), are expected in a
-        sample: shape (n,).
-        """
+        """The log of how often words, (n,) ids, are expected in a sample: (n,)."""
         if self.n_tries == 0:
             return torch.zeros(len(words), device=words.device)
         p = torch.log1p(1 / (words.double() + 1)) / math.log(self.vocab_size + 1)
@@ -85,9 +83,7 @@ class Softmax(nn.Module):
 
     @torch.no_grad()
     def log_likelihood(self, h: Tensor, targets: Tensor) -> Tensor:
-        """The exact log likelihood of each target in nats, shape (n,). Arguments as in
-        `forward`.
-        """
+        """The exact log likelihood of each target in nats, (n,). Arguments as in `forward`."""
         parts: List[Tensor] = []
         for chunk in _token_chunks(h, len(self.bias)):
             logits = matmul(h[chunk], self.weight.t()).add_(self.bias)
