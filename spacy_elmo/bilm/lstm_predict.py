@@ -101,7 +101,7 @@ class Float32:
 
 
 class BFloat16:
-    """Products in bfloat16; state, gates and sums in float32. Arguments: see Float32."""
+    """Products in bfloat16; state, gates, sums in float32. Arguments as in Float32."""
 
     def __init__(self, kernel: Tensor, projection: Optional[Tensor]):
         self.bias = _with_forget_bias(kernel[0])

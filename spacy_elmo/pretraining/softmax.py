@@ -83,7 +83,7 @@ class Softmax(nn.Module):
 
     @torch.no_grad()
     def log_likelihood(self, h: Tensor, targets: Tensor) -> Tensor:
-        """The exact log likelihood of each target in nats, (n,). Arguments as in `forward`."""
+        """The exact log likelihood, (n,), of the targets in nats; see `forward`."""
         parts: List[Tensor] = []
         for chunk in _token_chunks(h, len(self.bias)):
             logits = matmul(h[chunk], self.weight.t()).add_(self.bias)
