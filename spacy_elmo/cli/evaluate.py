@@ -6,7 +6,6 @@ import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
-from ..weights import resolve
 from ._app import app
 from .inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenizer
 from .outputs import print_perplexities
@@ -33,6 +32,7 @@ def evaluate_cli(
     from ..pretraining.corpus import load_each
     from ..pretraining.evaluation import evaluate_files
     from ..pretraining.language_model import LanguageModel
+    from ..weights import resolve
 
     path = resolve(weights)
     model = LanguageModel.from_path(path, vocab_path=vocab_path)

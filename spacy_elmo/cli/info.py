@@ -8,7 +8,6 @@ from wasabi import msg
 
 from ..errors import Errors, MissingWeights, WeightsError
 from ..storage import beside, sha256
-from ..weights import resolve
 from ._app import app
 from .inputs import JSON, read_meta
 from .outputs import describe
@@ -55,6 +54,8 @@ def find_bilm(weights: str) -> Path:
 
     RAISES (WeightsError): If there is none, or if a pipeline has several.
     """
+    from ..weights import resolve
+
     try:
         path = resolve(weights)
     except MissingWeights:

@@ -17,7 +17,6 @@ from .. import registry
 from ..errors import CorpusError, Errors, WeightsError, require
 from ..storage import beside
 from ..text import make_doc, read_all
-from ..weights import resolve
 
 if TYPE_CHECKING:
     from ..layers.architectures import Encoder, Mix
@@ -105,6 +104,7 @@ def load_elmo(
     """
     from ..pipeline.component import ELMo
     from ..pretraining.tokenizer import load_language
+    from ..weights import resolve
 
     if pipeline is None:
         weights = weights or DEFAULT_WEIGHTS

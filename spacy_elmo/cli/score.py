@@ -7,7 +7,6 @@ import typer
 from spacy.cli._util import Arg, Opt
 
 from ..text import read_all, read_lines
-from ..weights import resolve
 from . import inputs
 from ._app import app
 
@@ -39,6 +38,7 @@ def score_cli(
     outside the vocabulary, which count as <UNK>.
     """
     from ..pretraining.language_model import LanguageModel
+    from ..weights import resolve
 
     path = resolve(weights or inputs.DEFAULT_WEIGHTS)
     model = LanguageModel.from_path(path, vocab_path=vocab_path)
