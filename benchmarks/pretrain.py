@@ -2,24 +2,29 @@
 matrix products.
 
     python benchmarks/pretrain.py --text heldout.txt --peers FOLDER --output benchmarks
+    python benchmarks/pretrain.py --text heldout.txt --against CHECKOUT
 
 The plain trainer is what the same model takes in ordinary PyTorch: nn.Conv1d over
 every distinct word, nn.LSTM with proj_size, the same sampled softmax by autograd,
 AdamW, float32. It stops short of clips, residuals and of starting sentences anew,
 which only makes it faster. simple_elmo's trainer is bilm-tf's; it lives in an
-environment of its own, which is made in FOLDER if it is not there yet. The arms take
-turns; ratios are medians over the turns.
+environment of its own, which is made in FOLDER if it is not there yet. CHECKOUT is
+another commit of this repository. The arms take turns; ratios are medians over the
+turns.
 """
 
 import argparse
 import json
-import math
+import os
 import statistics
 import subprocess
+import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Callable, Dict
+from subprocess import PIPE
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 import torch
@@ -47,16 +52,37 @@ from spacy_elmo.pretraining.run import start_run, train_step
 from spacy_elmo.pretraining.softmax import draw_sample
 from spacy_elmo.pretraining.vocabulary import write_vocabulary
 
+CONFIG = "configs/pretrain_small.cfg"
 WARM_UP = 3
+ANOTHER_COMMIT = """
+import json
+import sys
+from pathlib import Path
+import torch
+import pretrain
+config, changes, folder, threads, compiled = json.loads(sys.argv[1])
+torch.set_num_threads(threads)
+if compiled:
+    pretrain.compile_all()
+settings = pretrain.read_settings(config, changes)
+corpus = pretrain.load_corpora(settings, Path(folder))[0]
+step = pretrain.our_step(settings, corpus)
+print("ready", flush=True)
+for _ in sys.stdin:
+    step()
+    print("done", flush=True)
+"""
 
 
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--text", required=True, help="Text of some 10,000 tokens")
     parser.add_argument("--peers", type=Path, help="Folder of simple_elmo")
-    parser.add_argument("--config", default=str(ROOT / "configs/pretrain_small.cfg"))
+    parser.add_argument("--against", type=Path, help="Checkout of another commit")
+    parser.add_argument("--config", default=str(ROOT / CONFIG))
     parser.add_argument("--dim", type=int, nargs="+", default=[512, 1024])
     parser.add_argument("--rows", type=int, default=128)
+    parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
@@ -79,38 +105,49 @@ def compile_all() -> None:
 
 def measure(dim: int, args: argparse.Namespace) -> Dict[str, Any]:
     """All arms for one width of the LSTM."""
-    settings = {
-        "paths.train": args.text, "model.lstm.dim": dim, "training.rows": args.rows,
-        "corpus.ascii_quotes": 0.0,
+    changes = {
+        "paths.train": str(Path(args.text).resolve()), "model.lstm.dim": dim,
+        "training.rows": args.rows, "corpus.ascii_quotes": 0.0,
     }  # fmt: skip
-    with TemporaryDirectory() as cache, ExitStack() as peers:
-        low = read_settings(args.config, {**settings, "training.precision": "bfloat16"})
-        full = read_settings(args.config, {**settings, "training.precision": "float32"})
-        corpus, _ = load_corpora(low, Path(cache))
-        arms = {
-            "plain PyTorch, float32": timed(plain_step(full, corpus)),
-            "spacy_elmo, float32": timed(our_step(full, corpus)),
-            "spacy_elmo, bfloat16": timed(our_step(low, corpus)),
+    with TemporaryDirectory() as cache, ExitStack() as processes:
+        of_precision = {
+            p: {**changes, "training.precision": p} for p in args.precisions
         }
+        full = read_settings(args.config, of_precision["float32"])
+        corpus, _ = load_corpora(full, Path(cache))
+        arms = {"plain PyTorch, float32": plain_step(full, corpus)}
+        for precision, changes in of_precision.items():
+            settings = read_settings(args.config, changes)
+            arms[f"spacy_elmo, {precision}"] = our_step(settings, corpus)
+            if args.against is not None:
+                process = start_commit(changes, Path(cache) / precision, args)
+                processes.callback(process.terminate)
+                arms[f"{args.against.name}, {precision}"] = partial(ask, process)
         if args.peers is not None:
             process = start_simple_elmo(full, corpus, Path(cache), args)
-            peers.callback(process.terminate)
-            arms["simple_elmo, float32"] = timed(lambda: ask(process))
-        seconds = take_turns(arms, args.turns, WARM_UP)
-    n_tokens = low.training.tokens_per_step
-    n_products = products(low, corpus) * n_tokens
-    peak = {str(d): peak_products(d) for d in (torch.float32, torch.bfloat16)}
-    plain = seconds["plain PyTorch, float32"]
-    theirs = seconds.get("simple_elmo, float32", [math.nan] * args.turns)
+            processes.callback(process.terminate)
+            arms["simple_elmo, float32"] = partial(ask, process)
+        runs = {name: timed(step) for name, step in arms.items()}
+        seconds = take_turns(runs, args.turns, WARM_UP)
+    n_tokens = full.training.tokens_per_step
+    n_products = products(full, corpus) * n_tokens
+    peak = {p: peak_products(getattr(torch, p)) for p in args.precisions}
     found: Dict[str, Any] = {"geometry": f"2x{dim}/128", "arms": {}, "peak": peak}
     for name, times in seconds.items():
-        dtype = "torch.bfloat16" if "bfloat16" in name else "torch.float32"
+        precision = name.split(", ")[-1]
         median = statistics.median(times)
+        others = {
+            "plain": seconds["plain PyTorch, float32"],
+            "simple_elmo": seconds.get("simple_elmo, float32"),
+        }
+        if args.against is not None:
+            others[args.against.name] = seconds.get(f"{args.against.name}, {precision}")
         found["arms"][name] = {
             "tokens_per_second": n_tokens / median,
-            "ratio": ratio(plain, times),
-            "against_simple_elmo": ratio(theirs, times),
-            "share_of_bound": n_products / median / peak[dtype],
+            "ratios": {
+                x: ratio(theirs, times) for x, theirs in others.items() if theirs
+            },
+            "share_of_bound": n_products / median / peak[precision],
         }
     return found
 
@@ -119,6 +156,37 @@ def our_step(settings: Settings, corpus: Corpus) -> Callable[[], None]:
     run = start_run(settings, corpus)
     run.n_steps = 10_000
     return lambda: train_step(run, run.rows.read())
+
+
+def start_commit(
+    changes: Dict[str, Any], folder: Path, args: argparse.Namespace
+) -> Any:
+    """Our trainer as it is in another commit, ready for steps."""
+    folder.mkdir()
+    checkout = args.against.resolve()
+    task = [str(checkout / CONFIG), changes, str(folder), args.threads]
+    task.append(not args.no_compile)
+    return start(
+        [sys.executable, "-c", ANOTHER_COMMIT, json.dumps(task)],
+        {**os.environ, "PYTHONPATH": str(checkout / "benchmarks")},
+        checkout,  # where Python finds spacy_elmo
+    )
+
+
+def start(
+    command: List[Any],
+    env: Optional[Dict[str, str]] = None,
+    folder: Optional[Path] = None,
+) -> Any:
+    """A process that trains a step for each line it gets."""
+    errors = TemporaryFile("w+")
+    process = subprocess.Popen(
+        command, env=env, cwd=folder, text=True, stderr=errors, stdin=PIPE, stdout=PIPE
+    )
+    if not process.stdout.readline():
+        errors.seek(0)
+        raise SystemExit(f"A trainer does not run:\n{errors.read()}")
+    return process
 
 
 def start_simple_elmo(
@@ -141,13 +209,7 @@ def start_simple_elmo(
             file.write(" ".join(words).replace(EOS, "\n"))
     python = make_environment("simple_elmo", args.peers)
     command = [python, str(ROOT / "benchmarks" / "peers.py"), "simple_elmo_training"]
-    process = subprocess.Popen(
-        [*command, str(folder), str(args.threads)], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    if not process.stdout or not process.stdout.readline():
-        raise SystemExit("simple_elmo does not train there")
-    return process
+    return start([*command, str(folder), str(args.threads)])
 
 
 def ask(process: Any) -> None:
@@ -243,17 +305,21 @@ def products(settings: Settings, corpus: Corpus) -> float:
 
 
 def render(results: Dict[str, Any]) -> str:
-    rows = [
-        [found["geometry"], name, f"{arm['tokens_per_second']:,.0f}",
-         f"{arm['ratio']:.2f}x", f"{arm['against_simple_elmo']:.2f}x",
-         f"{arm['share_of_bound']:.2f}"]
+    arms = [
+        (found["geometry"], name, arm)
         for found in results["geometries"]
         for name, arm in found["arms"].items()
+    ]
+    others = list(arms[0][2]["ratios"])
+    rows = [
+        [geometry, name, f"{arm['tokens_per_second']:,.0f}",
+         *(f"{arm['ratios'][x]:.2f}x" for x in others), f"{arm['share_of_bound']:.2f}"]
+        for geometry, name, arm in arms
     ]  # fmt: skip
-    header = ["geometry", "trainer", "tokens/s", "against plain",
-              "against simple_elmo", "share of the bound"]  # fmt: skip
+    header = ["geometry", "trainer", "tokens/s", *(f"against {x}" for x in others),
+              "share of the bound"]  # fmt: skip
     peaks = ", ".join(
-        f"{value / 1e9:,.0f} GFLOP/s ({name.split('.')[1]})"
+        f"{value / 1e9:,.0f} GFLOP/s ({name})"
         for name, value in results["geometries"][0]["peak"].items()
     )
     bound = f"The bound: matrix products of 2048 x 2048 at {peaks}.\n"

@@ -46,7 +46,6 @@ BATCHES = (32, 64, 128)
 CACHES = {"new words": 0, "words seen before": 1024}
 DOCS = {"segmenter": {"@misc": "spacy_elmo.segment_docs.v1"}}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-PRODUCT = 2048  # rows and columns of the matrix product that gives the peak
 
 
 def main() -> None:
@@ -57,6 +56,7 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=fast_precisions())
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--words", type=int, default=10_000)
+    parser.add_argument("--product", type=int, default=2048, help="Rows of the peak's")
     args = parser.parse_args()
     results = measure_geometries(measure, args)
     save("speed", results, render(results), args.output)
@@ -102,7 +102,7 @@ def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]
             arms[f"{peer}, sorted, {size}"] = partial(run_peer, process, work)
     dtypes = {p: dtype for p, dtype in DTYPES.items() if p in args.precisions}
     for precision, dtype in dtypes.items():
-        arms[f"peak, {precision}"] = partial(product_seconds, dtype)
+        arms[f"peak, {precision}"] = partial(product_seconds, dtype, args.product)
     seconds = take_turns(arms, args.turns)
     n_words = sum(map(len, sentences))
     found = {
@@ -119,7 +119,7 @@ def measure(name: str, folder: Path, args: argparse.Namespace) -> Dict[str, Any]
                 seconds[f"spacy_elmo, {precision}, words seen before"],
             )
             * operations(name, sentences)
-            / (2 * PRODUCT**3)
+            / (2 * args.product**3)
             for precision in dtypes
         },
         "outputs": compare(ours, peers, sentences[:8]),
@@ -143,8 +143,8 @@ def run_peer(process: Any, work: List[Sentences]) -> float:
     return float(ask(process, {"batches": work})["seconds"])
 
 
-def product_seconds(dtype: torch.dtype) -> float:
-    return 2 * PRODUCT**3 / peak_products(dtype, PRODUCT)
+def product_seconds(dtype: torch.dtype, size: int) -> float:
+    return 2 * size**3 / peak_products(dtype, size)
 
 
 def ratios(seconds: Seconds, peer: str) -> Dict[str, Dict[str, float]]:

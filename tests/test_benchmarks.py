@@ -74,6 +74,8 @@ def test_help(script, run, capsys):
 
 def test_speed(run, treebank, fast_bfloat16):
     args = ["--geometries", "toy", "--words", 60, "--turns", 1, "--text", treebank]
+    # bfloat16 of processors that lack it takes a minute for the usual 2,048.
+    args += ["--product", 128]
     found = run("speed", *args)["geometries"]["toy"]
     assert len(found["words_per_second"]) == 6
     assert 0 < found["share_of_peak"]["float32"]
@@ -105,6 +107,18 @@ def test_tuning(run, treebank):
     assert len(rows) == 11 and len({name for name, *_ in rows}) == 8
     for _, _, *ratios in rows:
         assert len(ratios) >= 2 and min(ratios) > 0
+
+
+def test_pretrain_beside_another_commit(run, tmp_path):
+    text, config = tmp_path / "text.txt", tmp_path / "tiny.cfg"
+    text.write_text(made_up.text(60), encoding="utf8")
+    Config(made_up.pretrain_config(text)).to_disk(config)
+    args = ["--text", text, "--config", config, "--dim", 24, "--rows", 4]
+    args += ["--precisions", "float32", "--no-compile", "--turns", 1]
+    (found,) = run("pretrain", *args, "--against", FOLDER.parent)["geometries"]
+    names = ["plain PyTorch", "spacy_elmo", FOLDER.parent.name]
+    assert list(found["arms"]) == [f"{name}, float32" for name in names]
+    assert set(found["arms"][names[1] + ", float32"]["ratios"]) == {"plain", names[2]}
 
 
 def test_pretrain_parts(run, tmp_path):

@@ -71,10 +71,13 @@ def test_a_table_has_what_was_run_as_it_is_planned_now(tmp_path):
     plan = {"title": "T", "description": "D", "seeds": [0, 1], "tasks": tasks}
     runs = run.runs_of({**plan, "tasks": {"n": task}, "arms": arms})
     costs = {"cpu_hours": 0.5, "words_per_second": 9, "disk_mb": 7}
+    machines = ["fast", "slow", "fast", "fast"]
     results = {
-        key: {"run": settings, "scores": {"ents_f": 0.4 + 0.1 * i}, **costs}
-        for i, (key, settings) in enumerate(runs.items())
+        key: {"run": runs[key], "scores": {"ents_f": 0.4 + 0.1 * i}, **costs}
+        for i, key in enumerate(runs)
     }
+    for result, name in zip(results.values(), machines):
+        result["machine"] = name
     results["n/ELMo/all/1"] = {"run": {"encoder": "another"}}
     shared = {"of another experiment": results.pop("n/without/all/0")}
     paths = [tmp_path / name for name in ("a.json", "b.json", "not there.json")]
@@ -85,6 +88,7 @@ def test_a_table_has_what_was_run_as_it_is_planned_now(tmp_path):
     assert "| names | 50.0 ± 14.1 | 50.0 |" in text
     assert "| n, without | 0.50 | 9 | 7 |" in text
     assert "other names" not in text
+    assert "Machine: fast, but for these:\nn/ELMo/all/0: slow." in text
 
 
 @pytest.mark.parametrize("name", sorted(plots.PLOTS))

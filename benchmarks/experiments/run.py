@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
@@ -84,7 +85,7 @@ def main(
             # What another process has found since is kept.
             done = {**done, **done_of(runs, [path]), waiting[future]: result}
             in_order = {key: done[key] for key in runs if key in done}
-            write_json(path, {"machine": machine(), "runs": in_order})
+            write_json(path, {"runs": in_order})
     text = render(plan, done)
     (experiment.parent / "results.md").write_text(text, encoding="utf8")
     if "plot" in plan:
@@ -223,6 +224,7 @@ def train(
     best_model = folder / "output" / "model-best"
     nlp = spacy.load(best_model)
     found: Run = {
+        "machine": machine(),
         "score": best["score"],
         "scores": {key: round(x / 100, 5) for key, x in best["scores"].items()},
         "step": best["step"],
@@ -302,7 +304,7 @@ def render(plan: Plan, runs: Dict[str, Run]) -> str:
     header = ["cost, medians", "training, CPU hours", "prediction, words/s",
               "on disk, MB"]  # fmt: skip
     parts = [f"# {plan['title']}", plan["description"].strip(), seeds, scores,
-             table(header, costs(plan, runs)), f"Machine: {machine()}."]  # fmt: skip
+             table(header, costs(plan, runs)), machines(runs)]  # fmt: skip
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -320,6 +322,19 @@ def costs(plan: Plan, runs: Dict[str, Run]) -> List[List[str]]:
                 rows.append([f"{task}, {arm}", f"{medians[0]:.2f}",
                              *(f"{m:,.0f}" for m in medians[1:])])  # fmt: skip
     return rows
+
+
+def machines(runs: Dict[str, Run]) -> str:
+    """Where the runs were made: costs of different machines do not compare."""
+    named = Counter(run["machine"] for run in runs.values())
+    if len(named) < 2:
+        return f"Machine: {''.join(named)}."
+    most, *others = [name for name, _ in named.most_common()]
+    lines = [f"Machine: {most}, but for these:"]
+    for name in others:
+        keys = [key for key, run in runs.items() if run["machine"] == name]
+        lines.append(f"{', '.join(keys)}: {name}.")
+    return "\n".join(lines)
 
 
 def scores_of(

@@ -1,6 +1,7 @@
 """What the layers' functions share: pointwise kernels that torch.compile can fuse, the
 dtype of products, and products in float32 by the library that is faster here. On AMD's
-processors that is oneDNN: on some, MKL, which torch.mm calls, has half its speed.
+processors with AVX-512 that is oneDNN: on some, MKL, which torch.mm calls, has half its
+speed.
 """
 
 from contextlib import contextmanager
@@ -63,7 +64,8 @@ def has_fast_onednn() -> bool:
     """Whether oneDNN multiplies float32 faster than MKL on this processor."""
     capabilities: Any = getattr(torch.cpu, "get_capabilities", dict)()
     is_amd = str(capabilities.get("cpu_name")).startswith("AMD")
-    return is_amd and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    has_product = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return is_amd and has_product and bool(capabilities.get("avx512_f"))
 
 
 def matmul(x: Tensor, w: Tensor, out: Optional[Tensor] = None) -> Tensor:

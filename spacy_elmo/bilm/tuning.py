@@ -30,8 +30,9 @@ WORD_MULTIPLE = 256
 WINDOW_MULTIPLE = 2048
 
 # -- Products in float32 ---------------------------------------------------------
-# On AMD's processors oneDNN multiplies (see `has_fast_onednn` in kernels.py): on one
-# core of an EPYC, a step's product takes MKL 2.5 times as long, of another one 1.0. But
+# On AMD's processors with AVX-512 oneDNN multiplies (see `has_fast_onednn` in
+# kernels.py): on one core of an EPYC, a step's product takes MKL 2.5 times as long, of
+# another one 1.0. On one with AVX2 alone the biLM takes oneDNN 1.1 times as long. But
 # one row times a weight of at most this many numbers is MKL's: oneDNN takes 1.2 to 2.4
 # times as long for it, and 0.6 to 0.8 times above that.
 SMALL_WEIGHT = 1 << 20

@@ -6,6 +6,7 @@ from spacy_elmo.bilm import kernels
 from spacy_elmo.bilm.kernels import linear, matmul, multiply, pack
 
 has_onednn = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+choose = kernels.has_fast_onednn.__wrapped__  # without the cache
 
 
 @pytest.fixture(params=["MKL", "oneDNN"], autouse=True)
@@ -15,6 +16,19 @@ def library(request, monkeypatch):
         pytest.skip("no oneDNN in this PyTorch")
     use_onednn = request.param == "oneDNN"
     monkeypatch.setattr(kernels, "has_fast_onednn", lambda: use_onednn)
+
+
+@pytest.mark.parametrize(
+    "name, has_avx512, wanted",
+    [("AMD EPYC", True, has_onednn), ("AMD EPYC", False, False),
+     ("Intel(R) Xeon(R)", True, False), ("", None, False)],
+)  # fmt: skip
+def test_onednn_multiplies_where_mkl_leaves_avx512_unused(
+    name, has_avx512, wanted, monkeypatch
+):
+    found = {"cpu_name": name, "avx512_f": has_avx512}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
+    assert choose() == bool(wanted)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 33])
