@@ -50,6 +50,7 @@ from spacy_elmo.pretraining.config import Settings, read_settings
 from spacy_elmo.pretraining.corpus import Corpus, load_corpora
 from spacy_elmo.pretraining.run import start_run, train_step
 from spacy_elmo.pretraining.softmax import draw_sample
+from spacy_elmo.pretraining.training import keep_freed_memory
 from spacy_elmo.pretraining.vocabulary import write_vocabulary
 
 CONFIG = "configs/pretrain_small.cfg"
@@ -87,6 +88,7 @@ def main() -> None:
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    keep_freed_memory()
     if not args.no_compile:
         compile_all()
     results = {

@@ -1,4 +1,7 @@
 import math
+import platform
+import subprocess
+import sys
 import warnings
 from collections import Counter
 
@@ -234,3 +237,29 @@ def test_the_learning_rate_warms_up_and_decays():
     late = OptimizerSettings(decay="linear", decay_share=0.25, **settings)
     assert [learn_rate(late, k, 16) for k in (4, 12)] == [1, 1]
     assert learn_rate(late, 14, 16) == pytest.approx(0.5)
+
+
+FAULTS = """
+import resource
+import torch
+from spacy_elmo.pretraining.training import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(5):
+        torch.ones(10_000_000)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+pages = 5 * 40_000_000 / resource.getpagesize()
+print(faults() > 0.9 * pages)
+keep_freed_memory()
+faults()
+print(faults() < 0.1 * pages)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
+def test_freed_memory_is_kept_for_the_next_step():
+    command = [sys.executable, "-c", FAULTS]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "True"]
