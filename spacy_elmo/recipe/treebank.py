@@ -6,7 +6,8 @@ from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from spacy.cli.convert import CONVERTERS, autodetect_ner_format
 from spacy.language import Language
-from spacy.tokens import Doc, DocBin
+from spacy.parts_of_speech import IDS as UPOS
+from spacy.tokens import Doc, DocBin, Token
 from spacy.vocab import Vocab
 
 from ..errors import CorpusError, Errors, unusable
@@ -23,6 +24,8 @@ ANNOTATION = {
     "parser": "heads (HEAD, DEPREL)", "ner": "entities",
 }  # fmt: skip
 ENTITY_TAG = re.compile(r"O|[BILU]-.+")
+# Between documents. The converter knows one form of it, and makes one Doc of each.
+DOCUMENT = re.compile(r"^-DOCSTART-.*\n?", re.MULTILINE)
 N_COLUMNS = 10  # of a .conllu; the seventh is the head
 
 Docs = List[Doc]
@@ -46,6 +49,9 @@ def read_treebank(path: Path) -> Docs:
         raise unusable(path, problem) from None
     for doc in docs:
         for token in doc:
+            if _is_in_circle(token):
+                words = doc[max(0, token.i - 3) : token.i + 4].text
+                raise unusable(path, f"the heads go in a circle at {words!r}")
             if token.tag_ in NO_TAG:
                 token.tag_ = ""
         # Makes spaCy train on these tokens, not on those of the tokenizer.
@@ -68,6 +74,7 @@ def _read(path: Path) -> Iterable[Doc]:
         problem = _problem_in(line.strip(), kind)
         if problem:
             raise unusable(path, f"line {number}: {problem}")
+    data = DOCUMENT.sub("", data)
     return CONVERTERS[kind](data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)
 
 
@@ -89,12 +96,21 @@ def _problem_in(line: str, kind: str) -> str:
     return f"the head is {head!r}, not a number" if is_bad else ""
 
 
+def _is_in_circle(token: Token) -> bool:
+    """Whether the heads above a token never come to a root."""
+    last = [token, *token.ancestors][-1]  # at most as many as the Doc has tokens
+    return bool(last.head.i != last.i)
+
+
 def components_for(docs: Docs) -> List[str]:
     """The components of spaCy that can learn from these Docs."""
     tokens = [token for doc in docs for token in doc]
     found: Dict[str, Set[Any]] = {
-        # Without tags, the converter repeats the parts of speech.
-        "tagger": {t.tag_ for t in tokens if t.tag_ != t.pos_},
+        # Without tags, the converter repeats the parts of speech (of a multiword token,
+        # all of them: ADP_DET).
+        "tagger": {
+            t.tag_ for t in tokens if not t.pos_ or set(t.tag_.split("_")) - UPOS.keys()
+        },
         "morphologizer": {t.pos_ for t in tokens},
         "parser": {t.dep_ for t in tokens},
         "ner": {t.ent_type_ for t in tokens},

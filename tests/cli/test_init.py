@@ -25,6 +25,7 @@ from spacy_elmo.pretraining import training
 from spacy_elmo.recipe import gain
 from spacy_elmo.recipe.project import measure_pace, pretrain_config
 from spacy_elmo.recipe.raw_text import split_text
+from spacy_elmo.recipe.treebank import components_for, read_treebank
 
 SENTENCE = """\
 # text = Anna liest das Buch.
@@ -308,6 +309,24 @@ def test_dev_sentences_need_the_annotation_of_the_others(elmo, inputs, tmp_path)
     assert "ELMO051" in result.text and "has no tags (XPOS)" in result.text
 
 
+def test_a_treebank_without_xpos_has_no_tags(tmp_path):
+    path = tmp_path / "contractions.conllu"
+    row = "{0}\t{1}\t{1}\t{2}\t_\t_\t{3}\tdep\t_\t_\n"
+    words = [(1, "in", "ADP", 3), (2, "dem", "DET", 3), (3, "Haus", "NOUN", 0)]
+    rows = "".join(row.format(*columns) for columns in words)
+    path.write_text("1-2\tim" + 8 * "\t_" + "\n" + rows + "\n")
+    assert components_for(read_treebank(path)) == ["morphologizer", "parser"]
+
+
+@pytest.mark.parametrize("mark", ["-X- O O", "O", "-X- -X- O"])
+def test_marks_between_documents_are_no_words(tmp_path, mark):
+    path = tmp_path / "names.conll"
+    path.write_text(f"-DOCSTART- {mark}\n\n" + 12 * "Anna B-PER\nlacht O\n\n")
+    docs = read_treebank(path)
+    assert [len(doc) for doc in docs] == [20, 4]
+    assert {token.text for doc in docs for token in doc} == {"Anna", "lacht"}
+
+
 @pytest.mark.parametrize(
     "name, content, problem",
     [
@@ -317,6 +336,7 @@ def test_dev_sentences_need_the_annotation_of_the_others(elmo, inputs, tmp_path)
             SENTENCE.replace("\t2\tnsubj", "\tx\tnsubj"),
             "2: the head is",
         ),
+        ("bad.conllu", SENTENCE.replace("\t0\troot", "\t4\tobj"), "go in a circle"),
         ("bad.conllu", "", "has no tags, no heads and no entities"),
         ("bad.conllu", SENTENCE, "ELMO132"),
         ("bad.iob", "Anna B-PER\nBonn LOC\n", "line 2: the tag is 'LOC'"),
