@@ -105,7 +105,8 @@ def read_weights(files: ModelFiles, bilm: Any) -> None:
     """Read the weights into a biLM on the device "meta". It gets memory only once the
     names and shapes in the file are those that the options ask for.
     """
-    with open_hdf5(files) as (h5, found), torch.no_grad():
+    # Whatever mode and default dtype the caller has: the weights may be trained later.
+    with open_hdf5(files) as (h5, found), torch.inference_mode(False), torch.no_grad():
         # Not by torch.cat, which would import torch's compiler for tensors on "meta".
         wanted = {
             name: (*views[0].shape[:-1], sum(x.shape[-1] for x in views))
@@ -117,7 +118,8 @@ def read_weights(files: ModelFiles, bilm: Any) -> None:
         # Zeros: the padding of kernels is in no file. `to_empty` would import sympy.
         for module in bilm.modules():
             for name, empty in module.named_parameters(recurse=False):
-                setattr(module, name, nn.Parameter(torch.zeros(empty.shape)))
+                zeros = torch.zeros(empty.shape, dtype=torch.float32)
+                setattr(module, name, nn.Parameter(zeros))
         for name, views in bilm.layout().items():
             array = torch.from_numpy(read_dataset(h5, name, files))
             for view, part in zip(views, array.chunk(len(views), -1)):

@@ -11,7 +11,7 @@ import numpy as np
 import srsly
 import torch
 from spacy.util import make_tempdir
-from thinc.api import get_current_ops, torch2xp, xp2torch
+from thinc.api import Optimizer, get_current_ops, torch2xp, xp2torch
 from thinc.shims.shim import Shim
 
 from ..bilm import BiLM
@@ -126,16 +126,18 @@ class BiLMShim(Shim):
         return [layers[row] for row in range(len(sentences))], backprop
 
     def finish_update(self, optimizer: Any) -> None:
+        # In `rehearse` it is a function of spaCy's, which collects the gradients.
+        is_optimizer = isinstance(optimizer, Optimizer)
+        scale = {"lr_scale": self.learn_rate_scale} if is_optimizer else {}
         for name, param in self.bilm.named_parameters() if self.trainable else ():
             if param.grad is not None:
                 updated, _ = optimizer(
-                    (self.id, name), torch2xp(param.data), torch2xp(param.grad),
-                    lr_scale=self.learn_rate_scale,
-                )  # fmt: skip
+                    (self.id, name), torch2xp(param.data), torch2xp(param.grad), **scale
+                )
                 # Copied, though it may be the same memory: as `data`, it would keep
-                # the tensor that it was made of, and that the one before.
-                with torch.no_grad():
-                    param.copy_(xp2torch(updated, device=param.device))
+                # the tensor that it was made of, and that the one before. Into `data`:
+                # a shared tok2vec is updated before its listeners' backward pass.
+                param.data.copy_(xp2torch(updated, device=param.device))
                 param.grad = self._digest = None
 
     @contextlib.contextmanager

@@ -53,7 +53,7 @@ def find_neighbors(
                 least = min(c.score for c in best[q].values()) if full else -np.inf
                 for i in np.flatnonzero(scores > least).tolist():
                     context, key = _context(doc[i], spans)
-                    if key != own[q][1]:
+                    if key[0] != own[q][1][0]:
                         context = context._replace(score=float(scores[i]))
                         best[q].setdefault(key, context)
                 found = nlargest(n, best[q].items(), key=lambda item: item[1].score)

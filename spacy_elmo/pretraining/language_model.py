@@ -185,6 +185,7 @@ def _without_boundaries(sentences: Sequence[Sequence[str]]) -> List[List[str]]:
 
     RAISES (ValueError): If a sentence is a string.
     """
+    sentences = list(sentences)
     check_words(sentences)
     return [[UNK if word in SPECIAL else word for word in s] for s in sentences]
 

@@ -5,6 +5,7 @@ import shutil
 import h5py
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import official_shapes, random_weights, write_weights
@@ -364,3 +365,21 @@ def test_a_number_too_large_for_half_precision_is_not_saved(tiny_weights, tmp_pa
         bilm.save(tmp_path, dtype="float16")
     assert not list(tmp_path.iterdir())
     bilm.save(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_weights_are_float32_whatever_torch_makes_otherwise(tiny_weights, dtype):
+    wanted = BiLM.from_path(tiny_weights).state_dict()
+    torch.set_default_dtype(dtype)
+    try:
+        found = BiLM.from_path(tiny_weights).state_dict()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for name, weight in wanted.items():
+        assert torch.equal(found[name], weight) and found[name].dtype == torch.float32
+
+
+def test_weights_that_were_read_for_inference_can_be_trained(tiny_weights):
+    with torch.inference_mode():
+        bilm = BiLM.from_path(tiny_weights)
+    assert not any(weight.is_inference() for weight in bilm.parameters())

@@ -136,6 +136,30 @@ def test_the_mix_moves_within_the_steps_that_people_train(nlp):
     np.testing.assert_allclose(s_of(tagger), 1 / 3, rtol=1e-6)
 
 
+def own_bilm(weights):
+    bilm = {"@architectures": "spacy_elmo.BiLM.v1", "weights": str(weights)}
+    elmo = {"@architectures": "spacy_elmo.ELMo.v1", "bilm": bilm, "trainable": True}
+    return {**TOK2VEC, "embed": {**TOK2VEC["embed"], "elmo": elmo}}
+
+
+def test_a_shared_tok2vec_fine_tunes_its_biLM(tiny_weights):
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("tok2vec", config={"model": own_bilm(tiny_weights)})
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16}
+    for task in ("tagger", "ner"):
+        add_task(nlp, task, tok2vec=listener)
+    _, (first, *_, last) = train(nlp, make_examples(nlp), 5)
+    assert last["tagger"] < first["tagger"]
+
+
+def test_a_fine_tuned_biLM_rehearses(tiny_weights):
+    nlp = spacy.blank("xx")
+    add_task(nlp, "tagger", tok2vec=own_bilm(tiny_weights))
+    train(nlp, make_examples(nlp), 1)
+    optimizer = nlp.resume_training()
+    assert "tagger" in nlp.rehearse(make_examples(nlp), sgd=optimizer)
+
+
 def test_averages_reach_the_mix_and_go_again(nlp):
     tagger = add_task(nlp, "tagger")
     optimizer = nlp.initialize(
