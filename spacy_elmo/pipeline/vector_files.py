@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 import h5py
 import numpy as np
 from spacy.language import Language
+from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
 
 from ..errors import CorpusError, Errors, require_same, unusable
@@ -53,8 +54,15 @@ class Job(NamedTuple):
     def describe(self, elmo: ELMo, files: List[Path]) -> Dict[str, Any]:
         """What must match before a run may reuse the parts of another."""
         model = self.nlp.get_pipe_config(elmo.name)["model"]
-        exclude = ["vocab", "meta.json", "config.cfg", elmo.name]
+        # In their bytes, marks have the order of a set: another in each process.
+        marks = {
+            name: [sorted(pipe.punct_chars), pipe.overwrite]
+            for name, pipe in self.nlp.pipeline
+            if isinstance(pipe, Sentencizer)
+        }
+        exclude = ["vocab", "meta.json", "config.cfg", elmo.name, *marks]
         return {
+            **({"sentencizers": marks} if marks else {}),
             "files": [[file.name, sha256_of(file)] for file in files],
             "layers": self.layer,
             "dtype": self.dtype,

@@ -173,6 +173,23 @@ def test_a_file_that_cannot_be_written_is_a_message(
         assert len(h5) == 81
 
 
+def test_a_pipeline_with_a_sentencizer_resumes_in_another_process(
+    corpus, tiny_weights, tmp_path
+):
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("elmo", config={"model": {"weights": str(tiny_weights)}})
+    nlp.to_disk(tmp_path / "pipeline")
+    output = tmp_path / "parts"
+    run = ["embed", str(corpus), str(output), "--pipeline", str(tmp_path / "pipeline")]
+    for seed in "12":  # of Python's hashes, by which sets are ordered
+        done = subprocess.run(
+            [sys.executable, "-m", "spacy", "elmo", *run, "--silent"],
+            capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_two_processes_give_the_same(embed):
     one, two = embed(), embed("--n-process", 2, output="two.hdf5")
     assert one.keys() == two.keys()
