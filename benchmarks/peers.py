@@ -45,10 +45,15 @@ MOCKS = [
 def start_peer(name: str, weights: Path, environments: Path, threads: int) -> Any:
     """The process of a peer, once it is ready. For `ask`."""
     python = make_environment(name.removesuffix("_training"), environments)
+    return start(name, [python, __file__, name, str(weights), str(threads)])
+
+
+def start(name: str, command: List[Any], **options: Any) -> Any:
+    """A process that prints a line once it is ready, and one for each that it gets."""
     errors = TemporaryFile("w+")
     process = subprocess.Popen(
-        [python, __file__, name, str(weights), str(threads)], text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+        command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=errors, **options,
     )  # fmt: skip
     if not process.stdout.readline():
         errors.seek(0)

@@ -17,14 +17,12 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from subprocess import PIPE
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Any, Callable, Dict, List, Optional
+from tempfile import TemporaryDirectory
+from typing import Any, Callable, Dict
 
 import numpy as np
 import torch
@@ -39,7 +37,7 @@ from harness import (
     take_turns,
     timed,
 )
-from peers import make_environment
+from peers import start, start_peer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -169,26 +167,11 @@ def start_commit(
     task = [str(checkout / CONFIG), changes, str(folder), args.threads]
     task.append(not args.no_compile)
     return start(
+        args.against.name,
         [sys.executable, "-c", ANOTHER_COMMIT, json.dumps(task)],
-        {**os.environ, "PYTHONPATH": str(checkout / "benchmarks")},
-        checkout,  # where Python finds spacy_elmo
+        env={**os.environ, "PYTHONPATH": str(checkout / "benchmarks")},
+        cwd=checkout,  # where Python finds spacy_elmo
     )
-
-
-def start(
-    command: List[Any],
-    env: Optional[Dict[str, str]] = None,
-    folder: Optional[Path] = None,
-) -> Any:
-    """A process that trains a step for each line it gets."""
-    errors = TemporaryFile("w+")
-    process = subprocess.Popen(
-        command, env=env, cwd=folder, text=True, stderr=errors, stdin=PIPE, stdout=PIPE
-    )
-    if not process.stdout.readline():
-        errors.seek(0)
-        raise SystemExit(f"A trainer does not run:\n{errors.read()}")
-    return process
 
 
 def start_simple_elmo(
@@ -209,9 +192,7 @@ def start_simple_elmo(
         for i in range(corpus.n_documents):
             words = [corpus.words[w] for w in corpus.document(i)]
             file.write(" ".join(words).replace(EOS, "\n"))
-    python = make_environment("simple_elmo", args.peers)
-    command = [python, str(ROOT / "benchmarks" / "peers.py"), "simple_elmo_training"]
-    return start([*command, str(folder), str(args.threads)])
+    return start_peer("simple_elmo_training", folder, args.peers, args.threads)
 
 
 def ask(process: Any) -> None:

@@ -17,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.corpus import load_corpora
+from spacy_elmo.pretraining.training import keep_freed_memory
 
 STEPS = 4
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::addbmm", "aten::baddbmm",
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    keep_freed_memory()
     if not args.no_compile:
         compile_all()
     results = {

@@ -61,14 +61,14 @@ class Job(NamedTuple):
             if isinstance(pipe, Sentencizer)
         }
         exclude = ["vocab", "meta.json", "config.cfg", elmo.name, *marks]
+        pipeline = self.nlp.to_bytes(exclude=exclude) + json.dumps(marks).encode()
         return {
-            **({"sentencizers": marks} if marks else {}),
             "files": [[file.name, sha256_of(file)] for file in files],
             "layers": self.layer,
             "dtype": self.dtype,
             "tokenized": self.tokenized,
             "lang": self.nlp.lang,
-            "pipeline": sha256(self.nlp.to_bytes(exclude=exclude)).hexdigest(),
+            "pipeline": sha256(pipeline).hexdigest(),
             "model": {**model, "weights": elmo.digest},
             "mix": sha256(self.mix.to_bytes()).hexdigest() if self.mix else None,
         }
