@@ -72,11 +72,10 @@ def build_elmo(
         biLM takes.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
     """
-    mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix)
+    mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix, trainable)
     require_number("learn_rate_scale", learn_rate_scale, 0)
     if trainable:
         get_shim(bilm).make_trainable(learn_rate_scale)
-        mix.attrs["backprop_layers"] = True
     return _mixed(bilm, mix)
 
 

@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from math import isclose
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
@@ -17,6 +18,21 @@ W_SCALE = 10.0
 EPSILON = 1e-12
 
 
+@dataclass(frozen=True)
+class Settings:
+    """What the config says. One object, which Thinc does not save: attrs that are saved
+    win over what spacy.load(config=...) overrides.
+    """
+
+    dropout: float
+    l2: float
+    layer_norm: bool
+    layers: Union[str, int]
+    init: Optional[Sequence[float]]
+    trainable_mix: bool
+    backprop_layers: bool
+
+
 def ScalarMix(
     dropout: float = 0.2,
     l2: float = 0.001,
@@ -24,6 +40,7 @@ def ScalarMix(
     layers: Union[str, int] = "all",
     init: Optional[Sequence[float]] = None,
     trainable_mix: bool = True,
+    backprop_layers: bool = False,
 ) -> Model[InT, OutT]:
     """The task's own mix of the biLM's layers (Peters et al. 2018, equation 1):
 
@@ -45,6 +62,7 @@ def ScalarMix(
         token layer) to take just that one.
     init (Sequence[float]): The weights s to begin with, after the softmax.
     trainable_mix (bool): Whether the task learns s and gamma.
+    backprop_layers (bool): Whether the encoder before wants a gradient.
     RETURNS (Model[List[Floats3d], List[Floats2d]]): From (n_tokens, L + 1, width) to
         (n_tokens, width) for each Doc.
     """
@@ -57,6 +75,9 @@ def ScalarMix(
             require_number(f"init[{j}]", s, 0)
         sums_up = isclose(sum(init), 1, abs_tol=1e-3)
         require(sums_up, "init", "weights after the softmax, whose sum is 1", init)
+    settings = Settings(
+        dropout, l2, layer_norm, layers, init, trainable_mix, backprop_layers
+    )
     return Model(
         "elmo-mix",
         forward,
@@ -64,16 +85,8 @@ def ScalarMix(
         dims={"nO": None, "nL": None},
         params={"w": None, "gamma_shift": None},
         attrs={
-            # Not "dropout_rate": spaCy overwrites that at each update.
-            "mix_dropout": float(dropout),
-            "l2": float(l2),
-            "layer_norm": layer_norm,
-            "layers": layers,
-            "init": None if init is None else [float(s) for s in init],
-            "trainable_mix": trainable_mix,
+            "settings": settings,  # spaCy overwrites a "dropout_rate" at each update
             "gamma_0": 1.0,
-            # Whether the encoder before wants a gradient.
-            "backprop_layers": False,
         },
     )
 
@@ -85,7 +98,7 @@ def get_mix(model: Model[InT, OutT]) -> Tuple[Floats1d, float]:
     """
     if model.has_param("w") is None:
         raise ValueError(Errors.E039)
-    layers, n_layers = model.attrs["layers"], model.get_dim("nL")
+    layers, n_layers = model.attrs["settings"].layers, model.get_dim("nL")
     if layers == "all":
         s = model.ops.softmax(W_SCALE * model.get_param("w"))
     else:
@@ -102,6 +115,7 @@ def forward(
     model: Model[InT, OutT], Xs: InT, is_train: bool
 ) -> Tuple[OutT, Callable[[OutT], InT]]:
     ops, xp = model.ops, model.ops.xp
+    settings: Settings = model.attrs["settings"]
     s, gamma = get_mix(model)
     n_layers, width = model.get_dim("nL"), model.get_dim("nO")
     for X in Xs:
@@ -109,20 +123,20 @@ def forward(
             here = {"n_layers": n_layers, "width": width}
             raise ValueError(Errors.E033.format(found=X.shape, **here))
     backprops: List[Callable[[Any], Any]] = []
-    if model.attrs["layer_norm"]:
+    if settings.layer_norm:
         normed = [_layer_norm(xp, X) for X in Xs]
         Xs, backprops = [X for X, _ in normed], [backprop for _, backprop in normed]
     mixed = [xp.matmul(s, X) for X in Xs]  # (n, width)
-    rate = model.attrs["mix_dropout"] if is_train else 0.0
+    rate = settings.dropout if is_train else 0.0
     masks = [ops.get_dropout_mask(Y.shape, rate) if rate else None for Y in mixed]
     scale = xp.float32(gamma)
     Ys = [Y * scale if m is None else Y * (scale * m) for Y, m in zip(mixed, masks)]
 
     def backprop(dYs: OutT) -> InT:
         dYs = [dY if m is None else dY * m for dY, m in zip(dYs, masks)]
-        if model.attrs["trainable_mix"]:
+        if settings.trainable_mix:
             _backprop_mix(model, s, gamma, Xs, mixed, dYs)
-        if not model.attrs["backprop_layers"]:
+        if not settings.backprop_layers:
             return []
         dXs = [xp.einsum("l,nd->nld", scale * s, dY) for dY in dYs]
         return [f(dX) for f, dX in zip(backprops, dXs)] if backprops else dXs
@@ -139,10 +153,11 @@ def _backprop_mix(
     for X, Y, dY in zip(Xs, mixed, dYs):
         d_gamma += xp.vdot(dY, Y)
         d_s += gamma * xp.einsum("nd,nld->l", dY, X)
+    settings: Settings = model.attrs["settings"]
     model.inc_grad("gamma_shift", model.attrs["gamma_0"] * d_gamma)
-    if model.attrs["layers"] == "all":
+    if settings.layers == "all":
         w = W_SCALE * model.get_param("w")
-        d_w = s * (d_s - xp.vdot(s, d_s)) + 2 * model.attrs["l2"] * w
+        d_w = s * (d_s - xp.vdot(s, d_s)) + 2 * settings.l2 * w
         model.inc_grad("w", d_w * W_SCALE)
 
 
@@ -150,7 +165,7 @@ def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) 
     """Set w and gamma, which starts from 1 without a sample. nL and nO must be set."""
     ops, xp = model.ops, model.ops.xp
     n_layers = model.get_dim("nL")
-    init = model.attrs["init"]
+    init = model.attrs["settings"].init
     w = ops.alloc1f(n_layers)
     if init is not None:
         wanted = f"the weights of {n_layers} layers"

@@ -129,9 +129,8 @@ def test_wrong_arguments_of_the_mix_are_errors(
 @pytest.mark.parametrize("of", ["listener", "elmo"])
 def test_the_defaults_of_the_mix_are_what_was_measured_best(bilm_config, of):
     config = listener_config() if of == "listener" else elmo_config(bilm_config())
-    attrs = mix_of(build(config)).attrs
-    found = attrs["mix_dropout"], attrs["layer_norm"], attrs["l2"]
-    assert found == (0.2, True, 0.001)
+    mix = mix_of(build(config)).attrs["settings"]
+    assert (mix.dropout, mix.layer_norm, mix.l2) == (0.2, True, 0.001)
 
 
 @pytest.mark.parametrize("name", ["spacy_elmo.ELMoListener.v1", "spacy_elmo.ELMo.v1"])
@@ -143,9 +142,8 @@ def test_arguments_reach_the_mix(bilm_config, name):
     config = {"@architectures": name, **arguments}
     if name == "spacy_elmo.ELMo.v1":
         config["bilm"] = bilm_config()
-    attrs = mix_of(build(config)).attrs
-    assert attrs["mix_dropout"] == arguments.pop("dropout")
-    assert {key: attrs[key] for key in arguments} == arguments
+    settings = mix_of(build(config)).attrs["settings"]
+    assert {key: getattr(settings, key) for key in arguments} == arguments
 
 
 @pytest.mark.parametrize("with_sample", [True, False])

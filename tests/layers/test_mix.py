@@ -71,10 +71,9 @@ def test_gradients_are_those_of_finite_differences(layers, layer_norm, l2):
     dYs = [rng.normal(size=(len(X), WIDTH)) for X in Xs]
     mix = make_mix(
         w=[0.5, -1.0, 2.0], gamma_shift=0.25, layers=layers, layer_norm=layer_norm,
-        l2=l2, dropout=0.0,
+        l2=l2, dropout=0.0, backprop_layers=True,
     )  # fmt: skip
     mix.attrs["gamma_0"] = 0.7
-    mix.attrs["backprop_layers"] = True
     mix.set_param("w", mix.get_param("w").astype("float64"))
 
     def loss():
@@ -168,8 +167,7 @@ def test_layers_of_other_weights_are_an_error(shape):
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_dropout_is_live_in_training_only_and_is_not_spacys(rate):
     Xs = make_layers(200, 50)
-    mix = make_mix(dropout=rate)
-    mix.attrs["backprop_layers"] = True
+    mix = make_mix(dropout=rate, backprop_layers=True)
     whole = mix.predict(Xs)
     set_dropout_rate(mix, 0.9 - rate)  # what spaCy does at each update
     Ys, backprop = mix(Xs, is_train=True)
@@ -200,8 +198,7 @@ def test_layer_norm_is_per_token(assert_close):
 def test_zero_rows_stay_zero_and_pass_finite_gradients(layer_norm):
     Xs = make_layers(4, 3)
     Xs[0][1] = Xs[1][:] = 0
-    mix = make_mix(Xs, layer_norm=layer_norm)
-    mix.attrs["backprop_layers"] = True
+    mix = make_mix(Xs, layer_norm=layer_norm, backprop_layers=True)
     Ys, backprop = mix(Xs, is_train=True)
     assert not Ys[0][1].any() and not Ys[1].any()
     dXs = backprop([np.ones_like(Y) for Y in Ys])
@@ -213,8 +210,7 @@ def test_zero_rows_stay_zero_and_pass_finite_gradients(layer_norm):
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
 def test_nothing_to_mix_is_no_error(lengths, layer_norm):
     Xs = make_layers(*lengths)
-    mix = make_mix(Xs, layer_norm=layer_norm)
-    mix.attrs["backprop_layers"] = True
+    mix = make_mix(Xs, layer_norm=layer_norm, backprop_layers=True)
     Ys, backprop = mix(Xs, is_train=True)
     assert [Y.shape for Y in Ys] == [(0, WIDTH) for _ in lengths]
     assert [dX.shape for dX in backprop(Ys)] == [X.shape for X in Xs]

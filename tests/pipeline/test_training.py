@@ -160,6 +160,31 @@ def test_a_fine_tuned_biLM_rehearses(tiny_weights):
     assert "tagger" in nlp.rehearse(make_examples(nlp), sgd=optimizer)
 
 
+def test_a_config_given_to_load_changes_the_mix(trained, tmp_path):
+    trained.to_disk(tmp_path)
+    at = f"components.tagger.{LISTENER['listener']}"
+    changed = {f"{at}.layers": "top", f"{at}.trainable_mix": False}
+    loaded = spacy.load(tmp_path, config=changed)
+    s, gamma = get_mix(mix_of(loaded.get_pipe("tagger")))
+    assert s.tolist() == [0, 0, 1]
+    loaded.update(make_examples(loaded), sgd=loaded.resume_training())
+    assert get_mix(mix_of(loaded.get_pipe("tagger")))[1] == gamma
+
+
+def test_a_config_given_to_load_unfreezes_a_biLM(tiny_weights, tmp_path):
+    nlp = spacy.blank("xx")
+    frozen = own_bilm(tiny_weights)
+    frozen["embed"]["elmo"]["trainable"] = False
+    add_task(nlp, "tagger", tok2vec=frozen)
+    train(nlp, make_examples(nlp), 1)
+    nlp.to_disk(tmp_path)
+    at = f"components.tagger.{LISTENER['nested']}.trainable"
+    loaded = spacy.load(tmp_path, config={at: True})
+    before = loaded.get_pipe("tagger").model.to_dict()["shims"]
+    loaded.update(make_examples(loaded), sgd=loaded.resume_training())
+    assert loaded.get_pipe("tagger").model.to_dict()["shims"] != before
+
+
 def test_averages_reach_the_mix_and_go_again(nlp):
     tagger = add_task(nlp, "tagger")
     optimizer = nlp.initialize(
