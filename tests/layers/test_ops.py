@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import spacy
@@ -54,7 +56,9 @@ def two_threads():
     torch.set_num_threads(n_threads)
 
 
-def test_small_products_take_one_thread(two_threads, monkeypatch):
+@pytest.fixture
+def taken(monkeypatch):
+    """The number of threads of each product of torch's."""
     taken = []
 
     def matmul(a, b):
@@ -62,11 +66,26 @@ def test_small_products_take_one_thread(two_threads, monkeypatch):
         return a @ b
 
     monkeypatch.setattr("spacy_elmo.layers.ops.matmul", matmul)
+    return taken
+
+
+def multiply_few_and_many_rows():
     y = random(64, 64)
     for n_rows in (10, THREADED_PRODUCT // y.size):
-        TorchOps().gemm(np.ones((n_rows, 64), np.float32), y)
-        assert torch.get_num_threads() == 2
+        found = TorchOps().gemm(np.ones((n_rows, 64), np.float32), y)
+        np.testing.assert_allclose(found[-1], y.sum(axis=0), rtol=1e-4, atol=1e-4)
+
+
+def test_small_products_take_one_thread(two_threads, taken):
+    multiply_few_and_many_rows()
     assert taken == [1, 2]
+    assert torch.get_num_threads() == 2
+
+
+def test_threads_of_a_server_never_change_the_number_of_threads(two_threads, taken):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(multiply_few_and_many_rows).result()
+    assert taken == [2]  # the small one is as without torch
 
 
 def test_a_product_that_fails_leaves_the_threads_as_they_were(two_threads):
