@@ -106,7 +106,10 @@ class Errors:
         "into a folder and give that, or a name from 'python -m spacy elmo download'."
     )
     # Running the biLM
-    E022 = "[ELMO022] Sentence {i} is a string. Give a list of words: text.split()."
+    E022 = (
+        "[ELMO022] Sentence {i} is {found}. Give a list of words, each a string: "
+        "text.split(), or [token.text for token in doc]."
+    )
     # Documents and listeners
     E030 = (
         "[ELMO030] doc._.elmo has {found} rows, but the Doc has {wanted} tokens: it "

@@ -4,7 +4,7 @@ import codecs
 import glob
 import warnings
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, List, Union
+from typing import Any, BinaryIO, Collection, Iterator, List, Union
 
 import srsly
 from spacy.lang.lex_attrs import LEX_ATTRS
@@ -27,12 +27,13 @@ MAX_BROKEN_LINES = 1000
 CONVERT = "Convert the file, for instance by 'iconv -f latin1 -t utf8'"
 
 
-def find_texts(path: Union[str, Path]) -> List[Path]:
+def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[Path]:
     """The files of a corpus.
 
     path (str or Path): A file, a directory (searched through) or a glob. Of a
         directory, files with a known suffix; a file or a glob may also name plain
         text that has none, as the shards of the 1 Billion Word Benchmark.
+    without (Collection[Path]): Files of a directory that are no text, resolved.
     RETURNS (List[Path]): The files in order of their names.
     RAISES (CorpusError): If there are none, or if one given is of another kind.
     """
@@ -40,7 +41,8 @@ def find_texts(path: Union[str, Path]) -> List[Path]:
     if is_folder:
         files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
         # Without what macOS and Jupyter hide.
-        found = [p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}"]
+        seen = (p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}")
+        found = [p for p in seen if p.resolve() not in without]
     elif Path(path).is_file():
         found = [Path(path)]
     else:

@@ -53,7 +53,11 @@ def number_words(texts: Sequence[Sequence[str]]) -> Tuple[List[str], List[List[i
 
 
 def check_words(sentences: Sequence[Sequence[str]]) -> None:
-    """RAISES (ValueError): If a sentence is a string."""
+    """RAISES (ValueError): If a sentence is no list of strings."""
     for i, sentence in enumerate(sentences):
         if isinstance(sentence, str):
-            raise ValueError(Errors.E022.format(i=i))
+            raise ValueError(Errors.E022.format(i=i, found="a string"))
+        for word in sentence:
+            if not isinstance(word, str):
+                found = f"of words that are a {type(word).__name__}"
+                raise ValueError(Errors.E022.format(i=i, found=found))

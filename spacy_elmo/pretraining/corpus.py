@@ -6,7 +6,17 @@ import mmap
 import shutil
 from array import array
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import (
+    Any,
+    Collection,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 from tqdm import tqdm
@@ -18,12 +28,14 @@ from ..errors import CorpusError, Errors, TrainingError, require_same, unusable
 from ..storage import sha256
 from ..text import find_texts, read_documents
 from .config import Settings
+from .loggers import LOG
 from .noise import with_ascii_quotes, with_noise
 from .tokenizer import Tokenized, Tokenizer, tokenize
 from .vocabulary import (
     EOS_ID,
     SPECIAL,
     UNK_ID,
+    VOCABULARY,
     Ints,
     Vocabulary,
     rank_words,
@@ -31,6 +43,10 @@ from .vocabulary import (
 )
 
 VERSION = 4
+# The files of a cache.
+META, TOKENS, CHARACTERS = "meta.json", "tokens.bin", "characters.bin"
+STARTS, SOURCES, WORDS = "starts.npy", "sources.npy", "words.txt"
+CACHE_FILES = {META, TOKENS, CHARACTERS, STARTS, SOURCES, WORDS}
 
 
 class TextCounts(NamedTuple):
@@ -112,7 +128,9 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
     width = settings.options.char_cnn.max_characters_per_token
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
-    files = text_files(settings.paths.train)
+    # If the output is in the folder of the text, its files are not.
+    own = {output / VOCABULARY, output / LOG, *folder.rglob(WORDS)}
+    files = text_files(settings.paths.train, {file.resolve() for file in own})
     resumes = (output / CHECKPOINT).is_file()
     train = load_corpus(files, folder / "train", tokenizer, wanted, width, resumes)
     tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
@@ -138,9 +156,10 @@ def load_each(
     }
 
 
-def text_files(paths: Sequence[str]) -> List[Path]:
+def text_files(paths: Sequence[str], without: Collection[Path] = ()) -> List[Path]:
     """The files of several paths (see `find_texts`), each once."""
-    return list(dict.fromkeys(file for path in paths for file in find_texts(path)))
+    found = (file for path in paths for file in find_texts(path, without))
+    return list(dict.fromkeys(found))
 
 
 def load_corpus(
@@ -162,17 +181,20 @@ def load_corpus(
     width (int): Characters that the encoder reads of a word, with the marks of its
         ends.
     resumes (bool): Whether a cache of another text is an error. Else it is replaced.
-    RAISES (CorpusError): If there is no text, if a file is damaged, or if a weight is
-        for no file.
+    RAISES (CorpusError): If there is no text, if a file is damaged, if a weight is
+        for no file, or if `cache` has other files.
     RAISES (TrainingError): If the cache is of another run.
     """
     weights = weights_of(files, tokenizer.settings.weights)
     key = fingerprint(files, tokenizer, vocabulary, width)
-    meta = cache / "meta.json"
+    meta = cache / META
     found = _key_of(meta)
     if resumes and found:
         require_same(cache, found, key, TrainingError)
     if found != key:
+        for file in cache.glob("*"):
+            if file.name not in CACHE_FILES:
+                raise CorpusError(Errors.E111.format(path=file))
         making = cache.with_name(cache.name + ".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
@@ -185,19 +207,19 @@ def load_corpus(
         except BaseException:
             shutil.rmtree(making)
             raise
-        n_bytes = (making / "tokens.bin").stat().st_size
+        n_bytes = (making / TOKENS).stat().st_size
         made.update(key=key, n_bytes=n_bytes, version=VERSION)
         (making / meta.name).write_text(json.dumps(made))
         shutil.rmtree(cache, ignore_errors=True)
         making.rename(cache)
     made = json.loads(meta.read_text())
-    characters = np.memmap(cache / "characters.bin", np.int16, "r")
+    characters = np.memmap(cache / CHARACTERS, np.int16, "r")
     return Corpus(
-        tokens=np.memmap(cache / "tokens.bin", np.int32, "r"),
-        starts=np.load(cache / "starts.npy"),
-        sources=np.load(cache / "sources.npy"),
+        tokens=np.memmap(cache / TOKENS, np.int32, "r"),
+        starts=np.load(cache / STARTS),
+        sources=np.load(cache / SOURCES),
         weights=weights,
-        words=(cache / "words.txt").read_bytes().decode("utf8").split("\n")[:-1],
+        words=(cache / WORDS).read_bytes().decode("utf8").split("\n")[:-1],
         characters=characters.reshape(-1, width),
         vocab_size=made["vocab_size"],
         counts=TextCounts(**made["counts"]),
@@ -208,7 +230,7 @@ def _key_of(meta: Path) -> Dict[str, str]:
     """The fingerprint of a cache that is there whole, by its meta.json; else {}."""
     try:
         made = json.loads(meta.read_text())
-        n_bytes = (meta.parent / "tokens.bin").stat().st_size
+        n_bytes = (meta.parent / TOKENS).stat().st_size
         is_whole = (made["version"], made["n_bytes"]) == (VERSION, n_bytes)
         return dict(made["key"]) if is_whole else {}
     except (OSError, ValueError, TypeError, KeyError):
@@ -287,14 +309,14 @@ def _write_cache(
             rank[ids[word]] = r
     # Read and written chunk by chunk: pages of memory maps count as this process's.
     provisional = folder / "provisional.bin"
-    with provisional.open("rb") as before, (folder / "tokens.bin").open("wb") as out:
+    with provisional.open("rb") as before, (folder / TOKENS).open("wb") as out:
         while len(chunk := np.fromfile(before, np.int32, CACHED_TOKENS)):
             rank[chunk].tofile(out)
     provisional.unlink()
-    with (folder / "characters.bin").open("wb") as out:
+    with (folder / CHARACTERS).open("wb") as out:
         for i in range(0, len(words), CACHED_WORDS):
             words_to_ids(words[i : i + CACHED_WORDS], width).tofile(out)
-    (folder / "words.txt").write_bytes(("\n".join(words) + "\n").encode("utf8"))
+    (folder / WORDS).write_bytes(("\n".join(words) + "\n").encode("utf8"))
     counts["words"] = sum(n_read)
     counts["unknown"] = n_read[UNK_ID] + sum(frequency[w] for w in words[size:])
     # Without the marks of its ends
@@ -331,6 +353,6 @@ def _write_provisional(
                 stream.tofile(out)
                 starts.append(starts[-1] + len(stream))
                 sources.append(source)
-    np.save(folder / "starts.npy", np.asarray(starts, dtype=np.int64))
-    np.save(folder / "sources.npy", np.asarray(sources, dtype=np.int32))
+    np.save(folder / STARTS, np.asarray(starts, dtype=np.int64))
+    np.save(folder / SOURCES, np.asarray(sources, dtype=np.int32))
     return ids, n_read, counts

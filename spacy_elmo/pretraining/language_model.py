@@ -13,6 +13,7 @@ import torch
 from ..bilm import BiLM
 from ..bilm.batching import Ints1d, cut_by_length, make_reading
 from ..bilm.characters import BOS, EOS, check_words
+from ..bilm.kernels import casting
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
 from ..bilm.paths import find_files
 from ..bilm.tuning import MAX_BATCH_TOKENS
@@ -20,14 +21,21 @@ from ..errors import Errors, WeightsError, require_number, unusable
 from ..storage import beside
 from ..weights import resolve
 from .softmax import Softmax
-from .vocabulary import BOS_ID, EOS_ID, SPECIAL, UNK, UNK_ID, read_vocabulary
+from .vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    SPECIAL,
+    UNK,
+    UNK_ID,
+    VOCABULARY,
+    read_vocabulary,
+)
 from .windows import directions
 
 Floats2d = npt.NDArray[np.float64]
 
 WEIGHT = "softmax/W"
 BIAS = "softmax/b"
-VOCABULARY = "vocab.txt"
 
 
 def write_model(
@@ -170,11 +178,12 @@ class LanguageModel:
         ranks = torch.arange(len(self.words), device=self.softmax.bias.device)
         joint = -torch.log(torch.log1p(1 / (ranks + 1.0)))
         before, after = [BOS, *words[:i]], [EOS, *words[:i:-1]]
-        for d, read in enumerate((before, after)):
-            x = self.bilm.encode_words(read)
-            layers, _ = self.bilm.run_direction(d, x, [1] * len(read))
-            logits = self.softmax.weight @ layers[-1][-1] + self.softmax.bias
-            joint += logits.log_softmax(0)
+        with casting(joint):  # no autocast
+            for d, read in enumerate((before, after)):
+                x = self.bilm.encode_words(read)
+                layers, _ = self.bilm.run_direction(d, x, [1] * len(read))
+                logits = self.softmax.weight @ layers[-1][-1] + self.softmax.bias
+                joint += logits.log_softmax(0)
         joint[: len(SPECIAL)] = -torch.inf
         scores, ids = joint.log_softmax(0).topk(min(n, len(ranks) - len(SPECIAL)))
         return [(self.words[k], p) for k, p in zip(ids.tolist(), scores.tolist())]
@@ -183,7 +192,7 @@ class LanguageModel:
 def _without_boundaries(sentences: Sequence[Sequence[str]]) -> List[List[str]]:
     """Special words of a text are no boundaries: they count as <UNK>.
 
-    RAISES (ValueError): If a sentence is a string.
+    RAISES (ValueError): If a sentence is no list of strings.
     """
     sentences = list(sentences)
     check_words(sentences)

@@ -85,10 +85,11 @@ class Softmax(nn.Module):
     def log_likelihood(self, h: Tensor, targets: Tensor) -> Tensor:
         """The exact log likelihood, (n,), of the targets in nats; see `forward`."""
         parts: List[Tensor] = []
-        for chunk in _token_chunks(h, len(self.bias)):
-            logits = matmul(h[chunk], self.weight.t()).add_(self.bias)
-            target = logits.gather(1, targets[chunk, None])[:, 0]
-            parts.append(target - logits.logsumexp(1))
+        with casting(h):  # no autocast
+            for chunk in _token_chunks(h, len(self.bias)):
+                logits = matmul(h[chunk], self.weight.t()).add_(self.bias)
+                target = logits.gather(1, targets[chunk, None])[:, 0]
+                parts.append(target - logits.logsumexp(1))
         return torch.cat(parts) if parts else h.new_empty(0)
 
 

@@ -31,10 +31,10 @@ from .corpus import Corpus, load_corpora
 from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate_files
 from .initialization import load_start
-from .language_model import VOCABULARY, write_model
+from .language_model import write_model
 from .loggers import LOG, Log
 from .run import Run, count_steps, start_run, train_step
-from .vocabulary import write_vocabulary
+from .vocabulary import VOCABULARY, write_vocabulary
 from .windows import Window
 
 CONFIG_FILE = "config.cfg"

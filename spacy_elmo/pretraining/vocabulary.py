@@ -13,6 +13,7 @@ UNK = "<UNK>"
 SPECIAL = (BOS, EOS, UNK)
 BOS_ID, EOS_ID, UNK_ID = BOS_ROW, EOS_ROW, 2
 Ints = npt.NDArray[Any]  # word ids
+VOCABULARY = "vocab.txt"
 # The words that the softmax predicts, or how to choose them from the text.
 Vocabulary = List[str] | VocabularySettings
 # bilm-tf's own files end in this line and tell its readers to skip it.

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -160,6 +161,30 @@ def test_several_paths_are_one_corpus(make_settings, tmp_path):
     assert len(train.weights) == 3
     assert train.n_documents == 62
     assert list(dev) == ["a.txt", "b.txt"]
+
+
+def test_the_files_of_the_run_are_no_text(make_settings, tmp_path):
+    """The output may be in the folder of the text, or be that folder."""
+    for output in (tmp_path / "out", tmp_path):
+        settings = make_settings(overrides={"paths.train": str(tmp_path)})
+        first, _ = load_corpora(settings, output)
+        for name in ("vocab.txt", "log.jsonl", "checkpoint.pt"):
+            (output / name).write_text('{"text": "a b c d"}\n')
+        again, _ = load_corpora(settings, output)
+        assert again.counts == first.counts
+        for name in ("vocab.txt", "log.jsonl", "checkpoint.pt"):
+            (output / name).unlink()
+        shutil.rmtree(output / "corpus")
+
+
+def test_text_that_lies_where_the_cache_goes_is_kept(make_settings, tmp_path):
+    text = tmp_path / "corpus" / "train" / "text.txt"
+    text.parent.mkdir(parents=True)
+    text.write_text(TEXT)
+    settings = make_settings(overrides={"paths.train": str(text.parent)})
+    with pytest.raises(CorpusError, match="ELMO111.*text.txt"):
+        load_corpora(settings, tmp_path)
+    assert text.read_text() == TEXT
 
 
 @pytest.mark.parametrize("text", ["", "\n \n\t\n"])

@@ -5,6 +5,8 @@ import sys
 import made_up
 import numpy as np
 import pytest
+import spacy
+import torch
 
 from spacy_elmo import LanguageModel
 from spacy_elmo.bilm import BiLM, Options
@@ -153,10 +155,21 @@ def test_substitutes_are_all_of_the_vocabulary_but_the_special_words(model):
         model.substitutes(["dog"], 0, -1)
 
 
-def test_a_string_is_no_sentence(model):
-    for call in (lambda: model.score(["the dog"]), lambda: model.substitutes("dog", 0)):
-        with pytest.raises(ValueError, match="ELMO022"):
-            call()
+def test_autocast_changes_nothing(model):
+    sentence = SENTENCES[0]
+    (wanted,), likely = model.score([sentence]), model.substitutes(sentence, 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        np.testing.assert_array_equal(model.score([sentence])[0], wanted)
+        assert model.substitutes(sentence, 1) == likely
+
+
+def test_a_sentence_is_a_list_of_strings(model):
+    doc = spacy.blank("en")("The dog barks.")
+    for sentence, what in (("dog", "a string"), (doc, "of words that are a Token")):
+        with pytest.raises(ValueError, match=f"ELMO022.*is {what}"):
+            model.score([sentence])
+        with pytest.raises(ValueError, match=f"ELMO022.*is {what}"):
+            model.substitutes(sentence, 0)
 
 
 def test_weights_without_a_softmax_say_so(tiny_weights):
