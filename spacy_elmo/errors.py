@@ -231,8 +231,8 @@ class Errors:
         "none: then a tenth is held out."
     )
     E132 = (
-        "[ELMO132] The treebank {name} is too small to hold out a tenth of it: give "
-        "--dev, or {wanted} sentences or more."
+        "[ELMO132] The treebank {name} has {n} Docs: too few to hold out one in "
+        "{every}. Give --dev, or more: except in a .spacy, {n_sents} sentences are one."
     )
     E133 = (
         "[ELMO133] {path} is there already. Replace it with --force, or give another "

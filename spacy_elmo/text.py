@@ -74,19 +74,20 @@ def read_documents(
     strict (bool): Whether any byte that is not UTF-8 is an error. Otherwise it is read
         as U+FFFD, and a warning counts the lines: a few of the millions that a language
         model is trained on may be broken. Many are still an error.
-    keep_empty (bool): Each line of a .txt is a document, empty lines too.
+    keep_empty (bool): Each line of a .txt is a document, empty lines too; and an empty
+        "text" is a paragraph.
     YIELDS (List[str] or List[List[str]] or Doc): Paragraphs of text, or of words.
     RAISES (CorpusError): If the file is damaged.
     """
     kind = _kind(path) or ".txt"
     try:
-        with _open(path) as file:
+        with open_text(path) as file:
             if kind == ".spacy":
                 yield from DocBin().from_bytes(file.read()).get_docs(Vocab(LEX_ATTRS))
                 return
             lines = read_lines(path, file, strict=strict)
             if kind == ".jsonl":
-                yield from _read_jsonl(path, lines)
+                yield from _read_jsonl(path, lines, keep_empty)
             elif keep_empty:
                 yield from ([line] for line in lines)
             else:
@@ -104,7 +105,7 @@ def read_texts(
     .jsonl, each Doc of a .spacy.
 
     tokenized (bool): Words stand between spaces: lines are split there.
-    keep_empty (bool): With the empty lines of a .txt.
+    keep_empty (bool): With the empty lines of a .txt and the empty texts of a .jsonl.
     RAISES (CorpusError): If the file is damaged or is not UTF-8.
     """
     for document in read_documents(path, strict=True, keep_empty=keep_empty):
@@ -174,7 +175,9 @@ def _read_txt(lines: Iterator[str]) -> Iterator[List[str]]:
         yield paragraphs
 
 
-def _read_jsonl(path: Path, lines: Iterator[str]) -> Iterator[List[Any]]:
+def _read_jsonl(
+    path: Path, lines: Iterator[str], keep_empty: bool
+) -> Iterator[List[Any]]:
     for number, line in enumerate(lines, 1):
         if not line:
             continue
@@ -184,7 +187,8 @@ def _read_jsonl(path: Path, lines: Iterator[str]) -> Iterator[List[Any]]:
             raise unusable(path, f"line {number} is not JSON ({e})") from None
         if isinstance(record, dict) and isinstance(record.get("text"), str):
             text = _without_surrogates(record["text"])
-            yield [p for p in text.splitlines() if p.strip()]
+            paragraphs = [p for p in text.splitlines() if p.strip()]
+            yield paragraphs or [""] * keep_empty
         elif isinstance(record, dict) and isinstance(record.get("tokens"), list):
             yield [[_without_surrogates(str(t)) or "\ufffd" for t in record["tokens"]]]
         else:
@@ -202,7 +206,8 @@ def _kind(path: Path) -> str:
     return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
 
 
-def _open(path: Path) -> Any:
+def open_text(path: Path) -> Any:
+    """Open a file, which may be compressed, for reading bytes."""
     import smart_open  # spaCy brings it
 
     try:

@@ -109,7 +109,7 @@ def _only(path: Path, names: List[str], patterns: Tuple[str, ...], what: str) ->
     if len(found) != 1:
         inside = [str(options.parent) for options in path.glob("*/options.json")]
         hint = f" Did you mean {' or '.join(inside[:2])}?" if inside else ""
-        if CHECKPOINT in names:
+        if CHECKPOINT in names and not found:
             hint = " Its pretraining has not ended: give that command again."
         count = {"n": len(found), "what": what}
         raise WeightsError(Errors.E002.format(path=path, hint=hint, **count))

@@ -1,8 +1,8 @@
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Optional
 
-import srsly
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
@@ -45,5 +45,7 @@ def evaluate_cli(
     msg.text(f"LSTM state: {state}")
     if output_path is not None:
         output_path.parent.mkdir(parents=True, exist_ok=True)
-        srsly.write_json(output_path, {**found.to_dict(), "state": state})
+        # Not by srsly, which refuses the infinite ones of a run that has diverged.
+        metrics = json.dumps({**found.to_dict(), "state": state}, indent=2)
+        output_path.write_text(f"{metrics}\n", encoding="utf8")
     return found

@@ -68,7 +68,7 @@ def init_cli(
     """
     from spacy.cli.package import has_build, has_wheel
 
-    from ..recipe.project import PROJECT
+    from ..recipe.project import PROJECT, change_meta
 
     # As Ctrl+C: no temporary folder is left, and no step goes on alone.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -88,9 +88,11 @@ def init_cli(
     path = output_path / PROJECT
     if path.is_file():
         found = dict(srsly.read_yaml(path)).get("vars", {})
-        asked = {"license": license, "sources": sources}
-        given.update({key: value for key, value in asked.items() if value is not None})
         require_same(path, found, given)
+        asked = {"license": license, "sources": sources}
+        changed = {k: v for k, v in asked.items() if v not in (None, found.get(k))}
+        if changed:
+            change_meta(output_path, changed)
         msg.good(f"Found its spaCy project in {output_path}")
     else:
         find_texts(text)  # fails before the questions

@@ -72,14 +72,14 @@ def read_meta(path: Path) -> Dict[str, Any]:
         raise WeightsError(Errors.E006.format(path=path, reason=e)) from None
 
 
-def is_package_name(name: str) -> bool:
-    return name.isidentifier() and name.isascii()
+def is_package_name(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier() and name.isascii()
 
 
-def require_version(version: str) -> None:
+def require_version(version: object) -> None:
     """RAISES (ValueError): If a package can have no such version."""
-    is_good = re.fullmatch(VERSION, version) is not None
-    require(is_good, "--version", "a version such as 0.1.0 or 2.0rc1", version)
+    is_good = isinstance(version, str) and re.fullmatch(VERSION, version) is not None
+    require(is_good, "--version", "a string such as '0.1.0' or '2.0rc1'", version)
 
 
 def load_pipeline(name: str) -> Language:

@@ -116,7 +116,8 @@ def read_sentences(docs: InT, segmenter: Segmenter) -> List[Sentence]:
     sentences = []
     for d, doc in enumerate(docs):
         for start, end in _bounds(segmenter(doc), doc) if len(doc) else ():
-            words = [token for token in doc[start:end] if not token.is_space]
+            # Not `is_space`: a vocab without a language has no such flags.
+            words = [t for t in doc[start:end] if not t.text.isspace()]
             if words:
                 sentences.append((d, [t.i for t in words], [t.text for t in words]))
     return sentences

@@ -74,7 +74,7 @@ def punctuation_starts(doc: Doc) -> List[int]:
             seen.clear()
         is_over = is_over or orth in terminal
         seen[orth] += 1
-    blank = [t.i + 1 for t in doc if t.is_space and t.text.count("\n") > 1]
+    blank = [t.i + 1 for t in doc if t.text.isspace() and t.text.count("\n") > 1]
     return sorted({*starts, *(i for i in blank if i < len(doc))})
 
 
@@ -82,7 +82,7 @@ def _closes(token: Token, seen: Counter[int]) -> bool:
     """Whether a token after terminal punctuation still belongs to its sentence, whose
     tokens so far are counted.
     """
-    if token.is_space:
+    if token.text.isspace():
         return True
     before = token.nbor(-1)
     # Straight quotes are both left and right.

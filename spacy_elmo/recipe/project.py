@@ -16,9 +16,11 @@ from ..pretraining.corpus import load_corpora
 from ..pretraining.distributed import joined_processes
 from ..pretraining.run import train_step
 from ..pretraining.training import prepare_run
+from ..storage import replacing
 from .raw_text import HELDOUT, TEXT, Survey
 
-PROJECT, PRETRAINING, PIPELINE = "project.yml", "pretrain_small.cfg", "ner_tagger.cfg"
+PROJECT, META = "project.yml", "meta.json"
+PRETRAINING, PIPELINE = "pretrain_small.cfg", "ner_tagger.cfg"
 # Longest words in characters: the smallest of these that cuts fewer than one word in
 # ten thousand.
 MAX_CHARACTERS = (50, 75, 100, 150)
@@ -202,9 +204,7 @@ def write_project(
     """
     configs = folder / "configs"
     configs.mkdir()
-    meta = {key: variables[key] for key in ("lang", "name", "version", "license")}
-    meta["sources"] = [variables["sources"]] if variables["sources"] else []
-    srsly.write_json(configs / "meta.json", meta)
+    write_meta(folder, variables)
     config.to_disk(configs / "pretrain.cfg")
     steps = ["pretrain", "package-bilm"]
     if components:
@@ -216,3 +216,19 @@ def write_project(
     commands = [c for c in project["commands"] if c["name"] in steps]
     project.update(vars=variables, workflows={"all": steps}, commands=commands)
     srsly.write_yaml(folder / PROJECT, project)
+
+
+def write_meta(folder: Path, variables: Dict[str, Any]) -> None:
+    """Write what the packages say of themselves. If it changes, they are made anew."""
+    meta = {key: variables[key] for key in ("lang", "name", "version", "license")}
+    meta["sources"] = [variables["sources"]] if variables["sources"] else []
+    srsly.write_json(folder / "configs" / META, meta)
+
+
+def change_meta(folder: Path, changed: Dict[str, str]) -> None:
+    """Change variables of a project that only its packages depend on."""
+    project: Any = srsly.read_yaml(folder / PROJECT)
+    project["vars"].update(changed)
+    write_meta(folder, project["vars"])
+    with replacing(folder / PROJECT) as path:
+        srsly.write_yaml(path, project)

@@ -11,6 +11,7 @@ from spacy.tokens import Doc, DocBin, Token
 from spacy.vocab import Vocab
 
 from ..errors import CorpusError, Errors, unusable
+from ..text import COMPRESSED, CONVERT, open_text
 
 # Sentences of a Doc, so that the parser learns where one ends.
 N_SENTS = 10
@@ -36,14 +37,17 @@ def read_treebank(path: Path) -> Docs:
 
     path (Path): A .conllu (a multiword token becomes one token, as it is in the text),
         a .iob or .conll with one token per line and its tag in the last column,
-        a .iob with one sentence per line, or a .spacy.
+        a .iob with one sentence per line, or a .spacy; compressed or not.
     RAISES (CorpusError): If the file is of another kind, damaged or without
         annotation.
     """
     try:
         docs = [doc for doc in _read(path) if len(doc)]
-    except (OSError, CorpusError):
+    except CorpusError:
         raise
+    except UnicodeDecodeError as e:
+        number = e.object[: e.start].count(b"\n") + 1
+        raise unusable(path, f"line {number} is not UTF-8. {CONVERT}") from None
     except Exception as e:  # whatever a converter raises
         problem = f"is not readable as annotated sentences ({type(e).__name__}: {e})"
         raise unusable(path, problem) from None
@@ -62,13 +66,16 @@ def read_treebank(path: Path) -> Docs:
 
 
 def _read(path: Path) -> Iterable[Doc]:
-    if path.suffix == ".spacy":
-        return DocBin().from_disk(path).get_docs(Vocab())
-    data = path.read_text(encoding="utf-8-sig")
+    *_, suffix = ("", *(s for s in path.suffixes if s not in COMPRESSED))
+    with open_text(path) as file:
+        content = file.read()
+    if suffix == ".spacy":
+        return DocBin().from_bytes(content).get_docs(Vocab())
+    data = content.decode("utf-8-sig").replace("\r\n", "\n")
     if not data.strip():
         return []
-    kind = "conllu" if path.suffix == ".conllu" else "conll"
-    if path.suffix == ".iob" and autodetect_ner_format(data) == "iob":
+    kind = "conllu" if suffix == ".conllu" else "conll"
+    if suffix == ".iob" and autodetect_ner_format(data) == "iob":
         kind = "iob"
     for number, line in enumerate(data.split("\n"), 1):
         problem = _problem_in(line.strip(), kind)
@@ -147,7 +154,8 @@ def write_parts(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> Non
         dev = docs[DEV_EVERY - 1 :: DEV_EVERY]
         docs = [doc for i, doc in enumerate(docs) if i % DEV_EVERY != DEV_EVERY - 1]
         if not dev:
-            raise CorpusError(Errors.E132.format(name=name, wanted=DEV_EVERY * N_SENTS))
+            n = {"n": len(docs), "every": DEV_EVERY, "n_sents": N_SENTS}
+            raise CorpusError(Errors.E132.format(name=name, **n))
     for part, mine in (("train", docs), ("dev", dev)):
         path = folder / part / f"{name}.spacy"
         path.parent.mkdir(parents=True, exist_ok=True)

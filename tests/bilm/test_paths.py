@@ -196,6 +196,12 @@ def test_two_models_in_one_place_are_an_error(form, doubled, model):
     assert path.name in message_of(path)
 
 
+def test_a_checkpoint_beside_two_models_is_no_reason(model):
+    (model / "checkpoint.pt").touch()
+    (model / "layers.hdf5").touch()
+    assert "has not ended" not in message_of(model)
+
+
 @pytest.mark.parametrize("form", ["directory", "zip", "hdf5"])
 def test_what_macos_leaves_beside_each_file_is_no_model(form, model):
     for name in ("options.json", "weights.hdf5"):

@@ -1,6 +1,8 @@
 import json
+import math
 import shutil
 
+import h5py
 import pytest
 
 from spacy_elmo.bilm import BiLM
@@ -45,6 +47,16 @@ def test_state_language_and_vocabulary_are_options(trained, texts, elmo, tmp_pat
     assert run("--raw", "--lang", "de")["n_tokens"] == tokenized["n_tokens"]
     carried = run("--tokenized", "--state", "carried")
     assert carried["average"] != tokenized["average"]
+
+
+def test_a_model_that_diverged_has_metrics(trained, texts, elmo, tmp_path):
+    model = shutil.copytree(trained[0], tmp_path / "model")
+    with h5py.File(model / "weights.hdf5", "a") as weights:
+        weights["softmax/b"][0] = 1e4  # <S>, which the forward direction never predicts
+    metrics = tmp_path / "metrics.json"
+    result = elmo("evaluate", model, texts[1], "--output", metrics)
+    assert result.exit_code == 0, result.output
+    assert json.loads(metrics.read_text())["forward"] == math.inf
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """From raw text and annotated sentences to packages."""
 
+import gzip
+import json
 import os
 import random
 import shlex
@@ -129,9 +131,20 @@ def test_the_same_command_goes_on_and_another_is_refused(project, elmo, command)
     again = elmo(*command(output, "--no-run"))
     assert again.exit_code == 0, again.output
     assert (output / "project.yml").stat().st_mtime_ns == before
-    for name, value in (("hours", 2), ("license", "MIT"), ("sources", "Novels")):
-        other = elmo(*command(output, "--no-run", f"--{name}", value))
-        assert other.exit_code == 1 and "ELMO110" in other.text and name in other.text
+    other = elmo(*command(output, "--no-run", "--hours", 2))
+    assert other.exit_code == 1 and "ELMO110" in other.text and "hours" in other.text
+
+
+def test_what_packages_say_of_themselves_can_be_said_later(
+    project, elmo, command, tmp_path
+):
+    output = shutil.copytree(project[0], tmp_path / "copy")
+    for name, value in (("license", "MIT"), ("sources", "Novels")):
+        result = elmo(*command(output, "--no-run", f"--{name}", value))
+        assert result.exit_code == 0, result.output
+    assert load_project_config(output)["vars"]["sources"] == "Novels"
+    meta = json.loads((output / "configs" / "meta.json").read_text())
+    assert meta["sources"] == ["Novels"] and meta["name"] == "novels"
 
 
 def run(line, capsys):
@@ -338,7 +351,13 @@ def test_marks_between_documents_are_no_words(tmp_path, mark):
         ),
         ("bad.conllu", SENTENCE.replace("\t0\troot", "\t4\tobj"), "go in a circle"),
         ("bad.conllu", "", "has no tags, no heads and no entities"),
-        ("bad.conllu", SENTENCE, "ELMO132"),
+        ("bad.conllu", SENTENCE, "has 1 Docs: too few"),
+        (
+            "bad.conllu",
+            "\n" + SENTENCE.replace("Anna", "\xc4nna"),
+            "line 2 is not UTF-8",
+        ),
+        ("bad.conllu.gz", SENTENCE, "is not readable"),
         ("bad.iob", "Anna B-PER\nBonn LOC\n", "line 2: the tag is 'LOC'"),
         ("bad.conll", "Anna B-PER\nMaier E-PER\n", "line 2: the tag is 'E-PER'"),
         ("bad.iob", "Anna|B-PER in|O\nBonn|LOC .|O\n", "line 2: the tag is 'LOC'"),
@@ -346,10 +365,18 @@ def test_marks_between_documents_are_no_words(tmp_path, mark):
 )
 def test_treebanks_that_are_none(elmo, inputs, tmp_path, name, content, problem):
     path = tmp_path / name
-    path.write_text(content)
+    path.write_text(content, encoding="latin1")
     result = elmo("init", inputs / "text", tmp_path / "out", "--lang", "de", "-t", path)
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
+
+
+def test_treebanks_may_be_compressed_and_from_windows(tmp_path):
+    path = tmp_path / "a.conllu.gz"
+    path.write_bytes(gzip.compress(SENTENCE.replace("\n", "\r\n").encode()))
+    (doc,) = read_treebank(path)
+    assert [token.text for token in doc] == "Anna liest das Buch .".split()
+    assert components_for([doc]) == ["tagger", "morphologizer", "parser"]
 
 
 def test_text_without_spaces_is_told_what_to_do(tmp_path):

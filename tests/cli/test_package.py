@@ -1,5 +1,6 @@
 """A biLM as a package of its own."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -104,6 +105,17 @@ def test_a_license_may_be_null(trained, elmo, tmp_path):
     srsly.write_json(meta, {"license": None})
     result = elmo("package", trained[0], tmp_path / "out", "--meta-path", meta)
     assert result.exit_code == 1 and "ELMO137" in result.text
+
+
+@pytest.mark.parametrize(
+    "meta, problem",
+    [({"name": None}, "ELMO139"), ({"version": 1.0}, "ELMO038.*'0.1.0'")],
+)
+def test_a_meta_json_without_a_name_or_version(trained, elmo, tmp_path, meta, problem):
+    path = tmp_path / "mine.json"
+    srsly.write_json(path, {"license": "CC0", **meta})
+    result = elmo("package", trained[0], tmp_path / "out", "--meta-path", path)
+    assert result.exit_code == 1 and re.search(problem, result.text)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,14 @@ def test_a_line_for_each_line_of_the_text(elmo, trained, tmp_path):
     assert [row[6] for row in rows] == ["", "", "", "1"]
 
 
+def test_an_empty_text_of_json_lines_has_a_line_too(elmo, trained, tmp_path):
+    path = tmp_path / "text.jsonl"
+    path.write_text('{"text": "dog"}\n{"text": ""}\n{"tokens": []}\n')
+    result = elmo("score", path, "--weights", trained[0], "--jsonl")
+    found = [json.loads(line)["words"] for line in result.output.splitlines()]
+    assert found == [["dog"], [], []]
+
+
 def test_a_tab_in_a_word_begins_no_column(elmo, trained, tmp_path):
     path = tmp_path / "text.jsonl"
     path.write_text(json.dumps({"tokens": ["the", "dog\tbarks"]}) + "\n")

@@ -7,6 +7,7 @@ import pytest
 import spacy
 import torch
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import MissingWeights
@@ -63,6 +64,12 @@ def test_each_segment_is_encoded_on_its_own_without_its_white_space(
             rows = [token.i for token in tokens]
             np.testing.assert_allclose(X[rows], wanted[0], rtol=1e-5, atol=1e-6)
         assert not X[[token.i for token in doc if token.is_space]].any()
+
+
+def test_a_vocab_without_a_language_knows_white_space_too(layer):
+    words = ["He", "plays", ".", "\n\n", "She", "plays", " "]
+    wanted, found = layer.predict([Doc(v, words=words) for v in (NLP.vocab, Vocab())])
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_the_same_doc_gives_the_same_vectors_in_any_company(calm_weights):
