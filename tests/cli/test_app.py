@@ -38,3 +38,12 @@ def test_warnings_are_not_among_the_results(tiny_weights, tmp_path, fast_bfloat1
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert json.loads(done.stdout) and "ELMOW002" in done.stderr
+
+
+def test_an_interrupt_is_said(elmo, monkeypatch):
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spacy_elmo.weights.resolve", interrupt)
+    result = elmo("info", "en_elmo_sm")
+    assert result.exit_code == 130 and "Interrupted" in result.text
