@@ -27,8 +27,9 @@ class Commands(TyperGroup):
                 return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # click ends quietly if the reader of a pipe has left
-            except KeyboardInterrupt:
-                msg.fail("Interrupted", exits=130)  # of which click says nothing
+            except KeyboardInterrupt:  # of which click says nothing
+                msg.fail("Interrupted")
+                raise typer.Exit(130) from None
             except (OSError, ValueError, RuntimeError) as e:
                 if not (isinstance(e, OSError) or str(e).startswith("[ELMO")):
                     raise

@@ -17,7 +17,7 @@ from ..errors import require
 from .config import OptimizerSettings, Settings, TrainingSettings
 from .corpus import Corpus
 from .distributed import ALONE, Processes
-from .initialization import initialize, load_start
+from .initialization import initialize
 from .objective import Objective
 from .softmax import Softmax, draw_sample
 from .windows import Rows, Window
@@ -55,9 +55,6 @@ def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) 
     bilm = initialize(BiLM(settings.options), training.seed)
     softmax = Softmax(corpus.vocab_size, settings.options.lstm.projection_dim)
     softmax.initialize(training.seed + 1)
-    if settings.paths.init_from:
-        words = corpus.words[: corpus.vocab_size]
-        load_start(bilm, softmax, words, settings.paths.init_from)
     weights = nn.ModuleList([bilm, softmax]).to(processes.device)
     objective = Objective(bilm, softmax, corpus, training)
     if processes.n == 1 and processes.device.type == "cuda":

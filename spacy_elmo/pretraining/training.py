@@ -74,6 +74,9 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
         _check_words(settings, train, dev)
         run = prepare_run(settings, train, processes)
         load_checkpoint(run, output)
+        words, start = train.words[: train.vocab_size], settings.paths.init_from
+        if start and run.step == 0:
+            load_start(run.bilm, run.softmax, words, start)
         log = None
         if processes.is_first:
             msg.info(_summary(run.settings, train))
@@ -81,7 +84,7 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
                 msg.info(f"Resuming after step {run.step:,} of {run.n_steps:,}.")
             # Not before it is sure that the folder holds no other run.
             Config(settings.config).to_disk(output / CONFIG_FILE)
-            write_vocabulary(output / VOCABULARY, train.words[: train.vocab_size])
+            write_vocabulary(output / VOCABULARY, words)
             log = Log(settings, output, run.step)
         return _Training(run, dev, output, log).train()
 

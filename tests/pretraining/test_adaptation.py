@@ -59,6 +59,19 @@ def test_a_run_that_is_killed_before_a_checkpoint_starts_its_log_anew(
     assert [line.get("initial") for line in log].count(True) == 1
 
 
+def test_a_run_resumes_where_its_start_has_gone(trained, tmp_path, stop_at):
+    start = shutil.copytree(trained, tmp_path / "start")
+    text = (tmp_path / "train.txt").read_text()
+    stop_at(3)
+    often = {"training.checkpoint_steps": 2}
+    with pytest.raises(KeyboardInterrupt):
+        adapt(start, tmp_path, text, often)
+    stop_at(None)
+    shutil.rmtree(start)
+    log = read_log(adapt(start, tmp_path, text, often))
+    assert log[-1]["final"]
+
+
 def test_words_of_both_vocabularies_keep_their_rows(trained, tmp_path):
     text = made_up.text(60).replace("cat", "zebra")
     out = adapt(trained, tmp_path, text, STAND_STILL)
