@@ -202,8 +202,14 @@ def _without_surrogates(text: str) -> str:
 
 def _kind(path: Path) -> str:
     """The suffix that tells the format, or "" for a file that is no text."""
+    suffix = suffix_of(path)
+    return suffix if suffix in SUFFIXES else ""
+
+
+def suffix_of(path: Path) -> str:
+    """The last suffix that is not a compression, in lower case, or ""."""
     suffixes = [s for s in map(str.lower, path.suffixes) if s not in COMPRESSED]
-    return suffixes[-1] if suffixes and suffixes[-1] in SUFFIXES else ""
+    return suffixes[-1] if suffixes else ""
 
 
 def open_text(path: Path) -> Any:

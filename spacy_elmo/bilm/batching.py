@@ -79,7 +79,7 @@ def make_batches(
                 for of_sentence, text in zip(reading.places, texts)
             ]
             readings.append(reading._replace(places=places))
-        spans = packed_steps([len(text) for text in texts])
+        spans = spans_of([len(text) for text in texts])
         yield SentenceBatch(batch, np.concatenate(texts), spans, readings)
 
 
@@ -119,7 +119,7 @@ def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
     [array([0, 1, 2]), array([0, 1, 3])]
     """
     lengths = [len(sentence) for sentence in sentences]
-    words, spans = np.concatenate(sentences), packed_steps(lengths)
+    words, spans = np.concatenate(sentences), spans_of(lengths)
     starts = np.array([start for start, _ in spans])
     # Of each word: its time step, the row in which it is read, and whether it is the
     # first to be read there.
@@ -162,7 +162,7 @@ def _copies(sources: Ints1d, start: int) -> List[Move]:
     return [(start + int(differs[0]), sources[differs[0] :])] if len(differs) else []
 
 
-def packed_steps(sizes: Sequence[int]) -> List[Tuple[int, int]]:
+def spans_of(sizes: Sequence[int]) -> List[Tuple[int, int]]:
     """(start, end) of each of some runs, such as the time steps in packed order."""
     ends = np.cumsum(sizes).tolist()
     return [(end - n, end) for n, end in zip(sizes, ends)]

@@ -229,6 +229,8 @@ class BiLM(nn.Module):
             (n_words, L + 1, 2 * projection), layer 0 being the token layer, and the
             state of each row after its last word. An empty sentence gives an empty
             array and keeps its state.
+        RAISES (ValueError): If a sentence is no list of strings, or if the state has
+            another number of rows.
         """
         check_words(sentences)
         words, ids = number_words(sentences)

@@ -37,7 +37,7 @@ WINDOW_MULTIPLE = 2048
 # times as long for it, and 0.6 to 0.8 times above that.
 SMALL_WEIGHT = 1 << 20
 
-# -- LSTM, float32 ---------------------------------------------------------------
+# -- LSTM ------------------------------------------------------------------------
 # Steps of up to this many tokens share one product of their inputs: with few rows,
 # reading the weights takes longer than the product. Where none share: 1.05 and 1.36 on
 # a treebank, 1.15 and 1.33 for one sentence; half or twice as many tokens: 1.0.

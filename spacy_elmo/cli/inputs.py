@@ -28,7 +28,7 @@ DEFAULT_WEIGHTS = "en_elmo_sm"
 # Texts are read in batches of this length: characters, or tokens if they are split into
 # words. At the original size, the layers of this many tokens take 200 MB.
 BATCH_LENGTH = 16_384
-VERSION = r"\d+(\.\d+)*((a|b|rc|\.post|\.dev|\+)\w+)*"
+PACKAGE_VERSION = r"\d+(\.\d+)*((a|b|rc|\.post|\.dev|\+)\w+)*"
 RULES = "spacy.Tokenizer.v1"  # needs no package
 
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
@@ -78,7 +78,9 @@ def is_package_name(name: object) -> bool:
 
 def require_version(version: object) -> None:
     """RAISES (ValueError): If a package can have no such version."""
-    is_good = isinstance(version, str) and re.fullmatch(VERSION, version) is not None
+    is_good = (
+        isinstance(version, str) and re.fullmatch(PACKAGE_VERSION, version) is not None
+    )
     require(is_good, "--version", "a string such as '0.1.0' or '2.0rc1'", version)
 
 

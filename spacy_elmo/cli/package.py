@@ -1,3 +1,4 @@
+import math
 import shutil
 import subprocess
 import sys
@@ -120,7 +121,9 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
     lang = read_tokenizer(bilm, None, None).nlp_config.get("lang") or "xx"
     meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
     if (bilm / LOG).is_file():
-        meta["training"] = read_log(bilm)[-1]
+        numbers = {k: v for k, v in read_log(bilm)[-1].items() if k in TRAINING}
+        # JSON has no infinite perplexities.
+        meta["training"] = {k: v for k, v in numbers.items() if math.isfinite(v)}
     meta.update(read_meta(meta_path))
     return {"name": f"{meta['lang']}_elmo", **meta}
 

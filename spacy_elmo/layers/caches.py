@@ -95,14 +95,14 @@ class SentenceCache:
         self._shape: Tuple[int, int] = (0, 0)
         self._file: Optional[Path] = None
 
-    def open(self, bilm: BiLM) -> None:
+    def open(self, bilm: BiLM, digest: str) -> None:
         """Start to keep the layers of a biLM."""
         if self.is_open or not (self.max_bytes or self.folder):
             return
         self.is_open = True
         self._shape = (bilm.options.n_layers, bilm.options.width)
         if self.folder is not None:
-            name = f"{bilm.digest()}-{bilm.precision}.sqlite"
+            name = f"{digest}-{bilm.precision}.sqlite"
             self._file = Path(self.folder) / name
             self._on_disk(
                 "CREATE TABLE IF NOT EXISTS layers"

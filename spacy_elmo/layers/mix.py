@@ -19,7 +19,7 @@ EPSILON = 1e-12
 
 
 @dataclass(frozen=True)
-class Settings:
+class MixSettings:
     """What the config says. One object, which Thinc does not save: attrs that are saved
     win over what spacy.load(config=...) overrides.
     """
@@ -75,7 +75,7 @@ def ScalarMix(
             require_number(f"init[{j}]", s, 0)
         sums_up = isclose(sum(init), 1, abs_tol=1e-3)
         require(sums_up, "init", "weights after the softmax, whose sum is 1", init)
-    settings = Settings(
+    settings = MixSettings(
         dropout, l2, layer_norm, layers, init, trainable_mix, backprop_layers
     )
     return Model(
@@ -115,7 +115,7 @@ def forward(
     model: Model[InT, OutT], Xs: InT, is_train: bool
 ) -> Tuple[OutT, Callable[[OutT], InT]]:
     ops, xp = model.ops, model.ops.xp
-    settings: Settings = model.attrs["settings"]
+    settings: MixSettings = model.attrs["settings"]
     s, gamma = get_mix(model)
     n_layers, width = model.get_dim("nL"), model.get_dim("nO")
     for X in Xs:
@@ -153,7 +153,7 @@ def _backprop_mix(
     for X, Y, dY in zip(Xs, mixed, dYs):
         d_gamma += xp.vdot(dY, Y)
         d_s += gamma * xp.einsum("nd,nld->l", dY, X)
-    settings: Settings = model.attrs["settings"]
+    settings: MixSettings = model.attrs["settings"]
     model.inc_grad("gamma_shift", model.attrs["gamma_0"] * d_gamma)
     if settings.layers == "all":
         w = W_SCALE * model.get_param("w")

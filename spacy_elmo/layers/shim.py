@@ -76,7 +76,7 @@ class BiLMShim(Shim):
                 self._digest = self.bilm.digest()
             return self._digest
 
-    def make_trainable(self, learn_rate_scale: float = 1.0) -> None:
+    def make_trainable(self, learn_rate_scale: float) -> None:
         self.trainable, self.learn_rate_scale = True, learn_rate_scale
         self.precision = "float32"
         # A word's vector changes with each update.
@@ -86,7 +86,7 @@ class BiLMShim(Shim):
     def open_sentences(self) -> None:
         """From now on, in training, keep the layers of sentences."""
         with LOCK:
-            self.sentences.open(self.bilm)
+            self.sentences.open(self.bilm, self.digest)
 
     def encode(self, sentences: Sequence[List[str]]) -> List[Floats3d]:
         """The layers of each sentence, (n_words, L + 1, width)."""

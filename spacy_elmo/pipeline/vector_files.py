@@ -74,7 +74,7 @@ class Job(NamedTuple):
         }
 
 
-def open_folder(folder: Path, job: Dict[str, Any]) -> None:
+def open_folder(folder: Path, description: Dict[str, Any]) -> None:
     """Make the folder of the parts, or resume with those that are there. No other run
     may be writing to it.
 
@@ -84,12 +84,12 @@ def open_folder(folder: Path, job: Dict[str, Any]) -> None:
     found = {}
     with suppress(OSError, ValueError):  # not there, or not ours
         found = dict(json.loads(path.read_text(encoding="utf8")))
-    is_foreign = path.exists() and found.keys() != job.keys()
+    is_foreign = path.exists() and found.keys() != description.keys()
     if is_foreign or any(folder.glob("*.hdf5")):
-        require_same(folder, found, job)
+        require_same(folder, found, description)
     remove_leftovers(folder, "*.hdf5")
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(job), encoding="utf8")
+        temporary.write_text(json.dumps(description), encoding="utf8")
 
 
 def embed_file(job: Job, texts: Iterable[Text], number: int, n: int = 1) -> None:
@@ -117,7 +117,9 @@ def write_part(job: Job, path: Path, docs: Iterable[Tuple[int, Doc]]) -> None:
 
 
 def merge(folder: Path, output: Path) -> None:
-    """Make one file of all parts; the texts of all files are numbered consecutively."""
+    """Make one file of all parts, and delete them. The texts of all files are numbered
+    consecutively.
+    """
     merged = folder / "merged"
     with _writing(merged) as out:
         parts = folder.glob("*.hdf5")

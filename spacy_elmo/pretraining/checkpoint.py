@@ -18,9 +18,9 @@ from .run import Run
 # The one before, should the last be damaged.
 PREVIOUS = "checkpoint.previous.pt"
 
-# What may change between a run and the one that resumes it: its length, how
-# often it reports, and what E053 advises to lower. Not keep_best: the best weights
-# so far were not kept.
+# What may change between a run and the one that resumes it: its length and with it the
+# decay of the rate, when it reports, saves and stops, where and how fast it runs, and
+# what E053 advises to lower. Not keep_best: the best weights so far were not kept.
 FREE: Dict[str, Any] = {
     **dict.fromkeys(
         ("max_tokens", "max_epochs", "average_share", "compile", "eval_steps",

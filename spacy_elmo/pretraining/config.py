@@ -199,7 +199,7 @@ def read_config(
 
 
 def check_names(section: Dict[str, Any], known: Dict[str, Any], name: str = "") -> None:
-    """A released options.json may have other keys, but in a config they are mistakes.
+    """Refuse settings that are not known. (A released options.json may have more.)
 
     known (Dict[str, Any]): Sections by name; an empty one may have any settings.
     RAISES (CorpusError): If a setting is unknown.

@@ -187,8 +187,7 @@ def load_corpus(
     """
     weights = weights_of(files, tokenizer.settings.weights)
     key = fingerprint(files, tokenizer, vocabulary, width)
-    meta = cache / META
-    found = _key_of(meta)
+    found = _key_of(cache)
     if resumes and found:
         require_same(cache, found, key, TrainingError)
     if found != key:
@@ -209,10 +208,10 @@ def load_corpus(
             raise
         n_bytes = (making / TOKENS).stat().st_size
         made.update(key=key, n_bytes=n_bytes, version=VERSION)
-        (making / meta.name).write_text(json.dumps(made))
+        (making / META).write_text(json.dumps(made))
         shutil.rmtree(cache, ignore_errors=True)
         making.rename(cache)
-    made = json.loads(meta.read_text())
+    made = json.loads((cache / META).read_text())
     characters = np.memmap(cache / CHARACTERS, np.int16, "r")
     return Corpus(
         tokens=np.memmap(cache / TOKENS, np.int32, "r"),
@@ -226,11 +225,11 @@ def load_corpus(
     )
 
 
-def _key_of(meta: Path) -> Dict[str, str]:
+def _key_of(cache: Path) -> Dict[str, str]:
     """The fingerprint of a cache that is there whole, by its meta.json; else {}."""
     try:
-        made = json.loads(meta.read_text())
-        n_bytes = (meta.parent / TOKENS).stat().st_size
+        made = json.loads((cache / META).read_text())
+        n_bytes = (cache / TOKENS).stat().st_size
         is_whole = (made["version"], made["n_bytes"]) == (VERSION, n_bytes)
         return dict(made["key"]) if is_whole else {}
     except (OSError, ValueError, TypeError, KeyError):

@@ -5,9 +5,8 @@ import math
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
-import srsly
 from spacy.util import get_lang_class, registry
 from thinc.api import Config
 
@@ -27,8 +26,7 @@ def read_log(path: Path) -> List[Dict[str, Any]]:
     file = path / LOG if path.is_dir() else path
     if not file.is_file():
         raise unusable(file, "there is no such file")
-    lines = srsly.read_jsonl(file, skip=True)
-    records = [x for x in lines if isinstance(x, dict) and "tokens" in x]
+    records = [record for _, record in _records(file) if "tokens" in record]
     if not any("loss" in r or "average" in r for r in records):
         raise unusable(file, "has no losses and no perplexities of a pretraining run")
     return records
@@ -63,11 +61,20 @@ class Log:
 
 
 def _kept_lines(path: Path, step: int) -> Iterator[str]:
+    for line, record in _records(path):
+        if record.get("step", math.inf) <= step and not record.get("final"):
+            yield line + "\n"
+
+
+def _records(path: Path) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """The lines of a log, and what they say. Not by srsly: a run that has diverged has
+    an infinite perplexity.
+    """
     for line in path.read_text(encoding="utf8").splitlines():
-        with suppress(ValueError, TypeError):  # a run was killed within a line
+        with suppress(ValueError):  # a run was killed within a line
             record = json.loads(line)
-            if record["step"] <= step and not record.get("final"):
-                yield line + "\n"
+            if isinstance(record, dict):
+                yield line, record
 
 
 def _set_up(settings: Settings) -> Any:

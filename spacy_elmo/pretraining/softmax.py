@@ -90,7 +90,7 @@ class Softmax(nn.Module):
                 logits = matmul(h[chunk], self.weight.t()).add_(self.bias)
                 target = logits.gather(1, targets[chunk, None])[:, 0]
                 parts.append(target - logits.logsumexp(1))
-        return torch.cat(parts) if parts else h.new_empty(0)
+        return torch.cat(parts)
 
 
 class _SoftmaxLoss(torch.autograd.Function):

@@ -78,17 +78,17 @@ def load_language(nlp_config: Dict[str, Any]) -> Language:
         needs a package that is not here.
     """
     config = {"nlp": {**nlp_config, "pipeline": []}, "components": {}}
-    code = nlp_config.get("lang")
+    name = nlp_config.get("lang")
     try:
         found = util.load_model_from_config(config, auto_fill=True)
     except Exception as e:  # whatever the language or its tokenizer raises
         if "[E048]" in str(e) or "[E958]" in str(e):
             known = (m.name for m in iter_modules(lang.__path__) if m.ispkg)
-            meant = util.find_matching_language(str(code))  # of "deu" it is "de"
+            meant = util.find_matching_language(str(name))  # of "deu" it is "de"
             hint = f" Did you mean {meant}?" if meant else ""
-            problem = Errors.E135.format(lang=code, hint=hint, known=", ".join(known))
+            problem = Errors.E135.format(lang=name, hint=hint, known=", ".join(known))
         elif isinstance(e, ImportError):
-            problem = Errors.E136.format(lang=code, reason=e)
+            problem = Errors.E136.format(lang=name, reason=e)
         else:
             problem = str(unusable("[nlp]", str(e)))
         raise CorpusError(problem) from None

@@ -54,7 +54,8 @@ def split_text(text: str, folder: Path) -> Survey:
     text (str): A file, a directory or a glob: see `text.find_texts`.
     folder (Path): Receives text.txt and heldout.txt.
     RETURNS (Survey): What was found.
-    RAISES (CorpusError): If there is no text, if it is not UTF-8, or too little.
+    RAISES (CorpusError): If there is no text, if it is not UTF-8, too little, or has no
+        spaces between its words.
     """
     lengths: Counter[int] = Counter()
     seen: Set[int] = set()  # hashes take less memory than paragraphs

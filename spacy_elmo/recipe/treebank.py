@@ -11,7 +11,7 @@ from spacy.tokens import Doc, DocBin, Token
 from spacy.vocab import Vocab
 
 from ..errors import CorpusError, Errors, unusable
-from ..text import COMPRESSED, CONVERT, open_text
+from ..text import CONVERT, open_text, suffix_of
 
 # Sentences of a Doc, so that the parser learns where one ends.
 N_SENTS = 10
@@ -66,7 +66,7 @@ def read_treebank(path: Path) -> Docs:
 
 
 def _read(path: Path) -> Iterable[Doc]:
-    *_, suffix = ("", *(s for s in path.suffixes if s not in COMPRESSED))
+    suffix = suffix_of(path)
     with open_text(path) as file:
         content = file.read()
     if suffix == ".spacy":

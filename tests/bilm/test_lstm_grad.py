@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from spacy_elmo.bilm.batching import packed_steps
+from spacy_elmo.bilm.batching import spans_of
 from spacy_elmo.bilm.lstm_grad import (
     TrainedLSTM,
     cell_forward,
@@ -25,7 +25,7 @@ def plain_lstm(x, state, kernel, projection, sizes, keep, clips):
     h, c = map(list, state)
     bias, weight = kernel[0, : 4 * DIM], kernel[1:, : 4 * DIM]
     y = [None] * len(x)
-    for start, end in packed_steps(sizes):
+    for start, end in spans_of(sizes):
         for row, token in enumerate(range(start, end)):
             k = 1.0 if keep is None else keep[token]
             pre = torch.cat([x[token], k * h[row]]) @ weight + bias

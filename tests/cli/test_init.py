@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import made_up
@@ -17,6 +18,7 @@ import pytest
 import spacy
 from spacy.cli._util import app
 from spacy.util import load_config
+from tasks import ROOT
 from thinc.api import Config
 from typer.testing import CliRunner
 from weasel.cli.run import update_lockfile
@@ -25,8 +27,8 @@ from weasel.util import load_project_config
 from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining import training
 from spacy_elmo.recipe import gain
-from spacy_elmo.recipe.project import measure_pace, pretrain_config
-from spacy_elmo.recipe.raw_text import split_text
+from spacy_elmo.recipe.project import measure_pace, pretrain_config, set_length
+from spacy_elmo.recipe.raw_text import Survey, split_text
 from spacy_elmo.recipe.treebank import components_for, read_treebank
 
 SENTENCE = """\
@@ -219,6 +221,20 @@ def test_the_pace_is_that_of_a_run_of_those_hours(inputs, tmp_path, monkeypatch)
     assert compiled == [False, True, False, False]
 
 
+@pytest.mark.parametrize(
+    "hours, rows", [(0.01, 32), (1, 32), (2, 64), (4, 128), (100, 128)]
+)
+def test_a_short_run_has_fewer_rows_rather_than_few_steps(hours, rows):
+    survey = Survey(4_000_000, 8000, 80_000, 0, Counter())
+    path = ROOT / "configs" / "pretrain_small.cfg"
+    config = pretrain_config(path, {"lang": "de"}, False, survey)
+    set_length(config, survey, 1500, hours)
+    training = config["training"]
+    assert training["rows"] == rows
+    n_steps = training["max_tokens"] / rows / training["unroll_steps"]
+    assert n_steps > 4000 or rows == 32
+
+
 def test_text_that_is_not_there_is_told_before_any_question(elmo, tmp_path):
     result = elmo("init", tmp_path / "nothing", tmp_path / "new", "--lang", "de")
     assert result.exit_code == 1 and "ELMO050" in result.text
@@ -372,7 +388,7 @@ def test_treebanks_that_are_none(elmo, inputs, tmp_path, name, content, problem)
 
 
 def test_treebanks_may_be_compressed_and_from_windows(tmp_path):
-    path = tmp_path / "a.conllu.gz"
+    path = tmp_path / "A.CONLLU.GZ"
     path.write_bytes(gzip.compress(SENTENCE.replace("\n", "\r\n").encode()))
     (doc,) = read_treebank(path)
     assert [token.text for token in doc] == "Anna liest das Buch .".split()

@@ -1,3 +1,4 @@
+import math
 import sys
 
 import pytest
@@ -35,6 +36,11 @@ def test_held_out_files_have_curves_of_their_own(elmo, tmp_path):
     # A file may have the name of something else that is in the log.
     *_, last = read_log(log)
     assert last["tokens"] == 100 and last["files"]["tokens"]["average"] == 10.0
+
+
+def test_a_run_that_diverged_has_its_last_record(tmp_path):
+    (tmp_path / "log.jsonl").write_text(LINE + LINE.replace("3.0", "Infinity"))
+    assert [record["loss"] for record in read_log(tmp_path)] == [3.0, math.inf]
 
 
 @pytest.mark.parametrize("text", ["no log\n", '{"step": 1}\n', '{"tokens": 1}\n', ""])

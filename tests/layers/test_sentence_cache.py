@@ -267,7 +267,7 @@ def test_spacys_update_opens_it(nlp):
 
 def test_a_fine_tuned_biLM_keeps_none(calm_weights, docs):
     layer = build_bilm(calm_weights)
-    get_shim(layer).make_trainable()
+    get_shim(layer).make_trainable(1.0)
     run(layer, docs)
     assert not get_shim(layer).sentences.is_open
 
