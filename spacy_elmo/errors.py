@@ -140,6 +140,10 @@ class Errors:
         "'cuda', 'cuda:1' and so on, or null to let spaCy choose."
     )
     E042 = "[ELMO042] '{name}' has {value:.3g}: too large for {dtype}. Use float32."
+    E043 = (
+        "[ELMO043] span._.elmo and token._.elmo are parts of doc._.elmo: set that, by "
+        "doc._.elmo = layers, shape (n_tokens, L + 1, width)."
+    )
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}."
     E051 = "[ELMO051] {path}: {problem}."
@@ -302,4 +306,8 @@ class Warnings:
     W011 = (
         "[ELMOW011] {found:,} words is little text: the gain will be small. Millions "
         "are better, even from an older or different source."
+    )
+    W012 = (
+        "[ELMOW012] The held-out text {path} is trained on as well: its perplexity "
+        "says nothing of other text. Leave it out of paths.train."
     )

@@ -33,7 +33,8 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
     path (str or Path): A file, a directory (searched through) or a glob. Of a
         directory, files with a known suffix; a file or a glob may also name plain
         text that has none, as the shards of the 1 Billion Word Benchmark.
-    without (Collection[Path]): Files of a directory that are no text, resolved.
+    without (Collection[Path]): Resolved paths that are no text, if a directory or a
+        glob has them. A file that is given by its name is read.
     RETURNS (List[Path]): The files in order of their names.
     RAISES (CorpusError): If there are none, or if one given is of another kind.
     """
@@ -41,13 +42,14 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
     if is_folder:
         files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
         # Without what macOS and Jupyter hide.
-        seen = (p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}")
-        found = [p for p in seen if p.resolve() not in without]
+        found = [p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}"]
     elif Path(path).is_file():
         found = [Path(path)]
     else:
         names = glob.glob(str(path), recursive=True)
         found = [Path(name) for name in names if Path(name).is_file()]
+    if found != [Path(path)]:
+        found = [file for file in found if file.resolve() not in without]
     if not found:
         problem = "there is no such file or directory"
         if is_folder:

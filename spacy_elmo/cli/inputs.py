@@ -3,6 +3,7 @@
 import re
 import sys
 from contextlib import suppress
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -73,7 +74,8 @@ def read_meta(path: Path) -> Dict[str, Any]:
 
 
 def is_package_name(name: object) -> bool:
-    return isinstance(name, str) and name.isidentifier() and name.isascii()
+    is_name = isinstance(name, str) and name.isidentifier() and name.isascii()
+    return is_name and not iskeyword(str(name))
 
 
 def require_version(version: object) -> None:

@@ -124,7 +124,8 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
         numbers = {k: v for k, v in read_log(bilm)[-1].items() if k in TRAINING}
         # JSON has no infinite perplexities.
         meta["training"] = {k: v for k, v in numbers.items() if math.isfinite(v)}
-    meta.update(read_meta(meta_path))
+    given = read_meta(meta_path)
+    meta.update({key: value for key, value in given.items() if value is not None})
     return {"name": f"{meta['lang']}_elmo", **meta}
 
 
@@ -155,9 +156,13 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
 
 def model_card(meta: Dict[str, Any], bilm: "BiLM") -> str:
     """The model card in Markdown, from what `make_meta` returns."""
+    sources = meta.get("sources", [])
+    sources = [sources] if isinstance(sources, str) else sources
+    # In spaCy's meta.json they are objects.
+    names = [str(x.get("name") if isinstance(x, dict) else x) for x in sources]
     rows = {
         "Language": meta["lang"],
-        "Text": "; ".join(map(str, meta.get("sources", []))) or "not given",
+        "Text": "; ".join(names) or "not given",
         **describe(bilm, meta),
     }
     for key, name in TRAINING.items():

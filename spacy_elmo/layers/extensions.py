@@ -1,6 +1,6 @@
 """doc._.elmo, span._.elmo and token._.elmo, registered when this is imported."""
 
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 from spacy.tokens import Doc, Span, Token
@@ -49,9 +49,14 @@ def get_token_layers(token: Token) -> Optional[Floats2d]:
     return None if layers is None else layers[token.i]
 
 
+def refuse_layers(part: Union[Span, Token], layers: object) -> None:
+    """RAISES (ValueError): Without a setter, spaCy would keep what nobody reads."""
+    raise ValueError(Errors.E043)
+
+
 if not Doc.has_extension(NAME):
     Doc.set_extension(NAME, getter=get_layers, setter=assign_layers)
 if not Span.has_extension(NAME):
-    Span.set_extension(NAME, getter=get_span_layers)
+    Span.set_extension(NAME, getter=get_span_layers, setter=refuse_layers)
 if not Token.has_extension(NAME):
-    Token.set_extension(NAME, getter=get_token_layers)
+    Token.set_extension(NAME, getter=get_token_layers, setter=refuse_layers)

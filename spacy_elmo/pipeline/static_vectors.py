@@ -71,7 +71,9 @@ def add_words(
         )
     mean_x, mean_y = x.mean(axis=0), vectors.mean(axis=0)
     x -= mean_x
-    A = x.T @ x + RIDGE * np.square(x).sum() / x.shape[1] * np.eye(x.shape[1])
+    # One known word has no variance: W is 0, and all get the mean.
+    variance = max(np.square(x).sum() / x.shape[1], 1e-12)
+    A = x.T @ x + RIDGE * variance * np.eye(x.shape[1])
     W = np.linalg.solve(A, x.T @ (vectors - mean_y))
     predicted = ((x_new - mean_x) @ W + mean_y).astype(np.float32)
     return known + new, np.concatenate([vectors, predicted])

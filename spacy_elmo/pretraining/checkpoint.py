@@ -55,7 +55,8 @@ def save_checkpoint(run: Run, output: Path) -> None:
         "settings": _identity(run),
         "weights": run.weights.state_dict(),
         "optimizer": run.optimizer.state_dict(),
-        "mean": run.mean and {"n_steps": run.n_steps, "weights": run.mean.state_dict()},
+        "mean": run.mean
+        and {"begins": run.mean_begins, "weights": run.mean.state_dict()},
         "positions": positions.tolist(),
     }
     try:
@@ -117,8 +118,9 @@ def _restore(saved: Dict[str, Any], run: Run) -> None:
     run.rows.load_positions(saved["positions"])
     run.rows.look_ahead()  # fails at impossible places
     mean = saved["mean"]
-    # Of a run of another length, the mean begins anew.
-    if run.mean is not None and mean is not None and mean["n_steps"] == run.n_steps:
+    # A mean that begins elsewhere begins anew.
+    begins = None if mean is None else mean.get("begins")
+    if run.mean is not None and begins == run.mean_begins:
         run.mean.load_state_dict(mean["weights"])
     device, mine = run.processes.device, run.rows.mine
     h, c = (x[mine.start : mine.stop].transpose(0, 2) for x in saved["states"])
@@ -135,8 +137,12 @@ def _identity(run: Run) -> Dict[str, Any]:
     """What a checkpoint has to share with the run that resumes from it, by name."""
     corpus, settings = run.rows.corpus, run.settings
     training = settings.training.model_dump(exclude=FREE)
-    words = "\n".join(corpus.words[: corpus.vocab_size])
+    words, paths = "\n".join(corpus.words[: corpus.vocab_size]), settings.paths
+    # The best weights so far are the best on this text.
+    dev = {"paths.dev": [Path(path).name for path in paths.dev]}
     return {
+        "--init-from": bool(paths.init_from),
+        **(dev if settings.training.keep_best else {}),
         **dict_to_dot({"model": settings.options.to_dict(), "training": training}),
         "corpus.weights": corpus.weights,
         "the text's tokens": len(corpus.tokens),

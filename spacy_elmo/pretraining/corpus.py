@@ -20,11 +20,19 @@ from typing import (
 
 import numpy as np
 from tqdm import tqdm
+from wasabi import msg
 
 from ..bilm.characters import words_to_ids
 from ..bilm.paths import CHECKPOINT
 from ..bilm.tuning import CACHED_TOKENS, CACHED_WORDS
-from ..errors import CorpusError, Errors, TrainingError, require_same, unusable
+from ..errors import (
+    CorpusError,
+    Errors,
+    TrainingError,
+    Warnings,
+    require_same,
+    unusable,
+)
 from ..storage import sha256
 from ..text import find_texts, read_documents
 from .config import Settings
@@ -43,6 +51,8 @@ from .vocabulary import (
 )
 
 VERSION = 4
+# What a run that diverged leaves of its last batch.
+BATCH = "batch-{}.txt"
 # The files of a cache.
 META, TOKENS, CHARACTERS = "meta.json", "tokens.bin", "characters.bin"
 STARTS, SOURCES, WORDS = "starts.npy", "sources.npy", "words.txt"
@@ -130,7 +140,12 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
     # If the output is in the folder of the text, its files are not.
     own = {output / VOCABULARY, output / LOG, *folder.rglob(WORDS)}
+    own |= {*output.glob(BATCH.format("*"))}
     files = text_files(settings.paths.train, {file.resolve() for file in own})
+    read = {file.resolve() for file in files}
+    for file in text_files(settings.paths.dev):
+        if file.resolve() in read:
+            msg.warn(Warnings.W012.format(path=file))
     resumes = (output / CHECKPOINT).is_file()
     train = load_corpus(files, folder / "train", tokenizer, wanted, width, resumes)
     tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
@@ -158,8 +173,8 @@ def load_each(
 
 def text_files(paths: Sequence[str], without: Collection[Path] = ()) -> List[Path]:
     """The files of several paths (see `find_texts`), each once."""
-    found = (file for path in paths for file in find_texts(path, without))
-    return list(dict.fromkeys(found))
+    found = [file for path in paths for file in find_texts(path, without)]
+    return list({file.resolve(): file for file in found}.values())
 
 
 def load_corpus(

@@ -4,6 +4,8 @@ import random
 from typing import Any, Iterable, Iterator, Tuple
 from unicodedata import category
 
+from spacy.tokens import Doc
+
 from .config import CorpusSettings
 from .tokenizer import Tokenized
 
@@ -49,7 +51,11 @@ def _draw(name: str, share: float) -> Iterator[bool]:
 def _replace_quotes(document: Any) -> Any:
     if isinstance(document, list):
         return [_replace_quotes(part) for part in document]
-    return document.translate(_ASCII_QUOTES) if isinstance(document, str) else document
+    if isinstance(document, str):
+        return document.translate(_ASCII_QUOTES)
+    words = [token.text.translate(_ASCII_QUOTES) for token in document]
+    starts = [token.is_sent_start for token in document]
+    return Doc(document.vocab, words=words, sent_starts=starts)
 
 
 def _is_punctuation(word: str) -> bool:

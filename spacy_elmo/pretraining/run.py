@@ -43,6 +43,11 @@ class Run:
     losses: List[float] = field(default_factory=list)  # since the last line of the log
     best: Tuple[int, float] = (0, math.inf)  # step and perplexity
 
+    @property
+    def mean_begins(self) -> int:
+        """The last step before the part of the run whose weights are averaged."""
+        return self.n_steps - int(self.settings.training.average_share * self.n_steps)
+
 
 def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) -> Run:
     """A run before its first update, on the device of this process.

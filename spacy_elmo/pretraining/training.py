@@ -27,7 +27,7 @@ from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..storage import hold, remove_leftovers
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import Settings
-from .corpus import Corpus, load_corpora
+from .corpus import BATCH, Corpus, load_corpora
 from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate_files
 from .initialization import load_start
@@ -197,8 +197,7 @@ class _Training:
         wishes = wishes.to(run.processes.device, torch.int64)
         stop, save = run.processes.sum(wishes).tolist()
         due = self._is_due(settings.checkpoint_steps)
-        last_part = run.n_steps - int(settings.average_share * run.n_steps)
-        if due and run.mean is not None and run.step > last_part:
+        if due and run.mean is not None and run.step > run.mean_begins:
             run.mean.update_parameters(run.weights)
         if due or stop or save or self._is_out_of_patience():
             save_checkpoint(run, self.output)
@@ -253,7 +252,7 @@ class _Training:
 
     def _stop(self, what: str, value: float, batch: Window) -> NoReturn:
         step, rows = self.run.step, self.run.rows
-        dump = self.output / f"batch-{step}.txt"
+        dump = self.output / BATCH.format(step)
         words = rows.corpus.words
         lines = [" ".join(words[i] for i in row) for row in batch.inputs[0].T]
         dump.write_text("\n".join(lines) + "\n", encoding="utf8")

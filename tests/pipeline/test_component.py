@@ -113,6 +113,13 @@ def test_nothing_but_layers_of_its_tokens_can_be_assigned(layers, nlp):
     assert doc._.elmo.shape == (2, 3, 12)
 
 
+def test_parts_of_the_layers_cannot_be_assigned(nlp):
+    doc = nlp("One two")
+    for part in (doc[0], doc[:1]):
+        with pytest.raises(ValueError, match=r"ELMO043.*doc\._\.elmo"):
+            part._.elmo = np.zeros((3, 12))
+
+
 def test_white_space_has_zero_rows(nlp):
     doc = nlp("One\n\ntwo ")
     assert doc._.elmo.any(axis=(1, 2)).tolist() == [not t.is_space for t in doc]

@@ -53,6 +53,13 @@ def test_rare_words_are_forgotten_on_the_way(nlp):
     np.testing.assert_allclose(vectors, whole[rows], atol=1e-6)
 
 
+def test_one_known_word_tells_no_more_than_its_vector(nlp):
+    elmo = nlp.get_pipe("elmo")
+    elmo.model.initialize()
+    _, vectors = add_words(elmo, ["play"], np.ones((1, 12), "f"), ["game", "day"])
+    np.testing.assert_allclose(vectors, np.ones((3, 12)))
+
+
 def test_words_that_the_text_lacks_are_predicted_from_the_token_layer(nlp):
     elmo = nlp.get_pipe("elmo")
     elmo.model.initialize()

@@ -6,7 +6,7 @@ from pathlib import Path
 import made_up
 import pytest
 import torch
-from runs import assert_same_run, losses, read_log
+from runs import assert_same_run, losses, read_log, weights
 
 from spacy_elmo.errors import TrainingError
 from spacy_elmo.pretraining import checkpoint, training
@@ -54,6 +54,9 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
 def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
     pretrain(make_settings(), tmp_path / "out")
     config = (tmp_path / "out" / "config.cfg").read_text()
+    with pytest.raises(TrainingError, match=r"ELMO110.*\(--init-from\)"):
+        start = {"paths.init_from": str(tmp_path / "out")}
+        pretrain(make_settings(overrides=start), tmp_path / "out")
     for name, value in {"dropout": 0.2, "keep_best": True}.items():
         with pytest.raises(TrainingError, match=rf"ELMO110.*\(training\.{name}\)"):
             pretrain(make_settings(**{name: value}), tmp_path / "out")
@@ -229,6 +232,28 @@ NOISY = {
 def evaluations(output):
     """Perplexities by step, without the last line, which is the model's."""
     return [r["average"] for r in read_log(output)[:-1] if "average" in r]
+
+
+def test_the_best_weights_are_the_best_on_one_text(make_settings, tmp_path):
+    pretrain(make_settings(keep_best=True), tmp_path / "out")
+    (tmp_path / "other.txt").write_text(made_up.text(20, 3))
+    other = {"paths.dev": str(tmp_path / "other.txt")}
+    settings = make_settings(keep_best=True, overrides=other)
+    with pytest.raises(TrainingError, match=r"ELMO110.*\(paths\.dev\)"):
+        pretrain(settings, tmp_path / "out")
+
+
+def test_a_mean_of_another_part_of_the_run_begins_anew(
+    make_settings, tmp_path, stop_at
+):
+    how = {"checkpoint_steps": 1, "max_tokens": 480}
+    stop_at(8)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(make_settings(average_share=0.9, **how), tmp_path / "out")
+    stop_at(None)
+    for output in ("out", "whole"):
+        pretrain(make_settings(average_share=0.2, **how), tmp_path / output)
+    torch.testing.assert_close(*(weights(tmp_path / out) for out in ("out", "whole")))
 
 
 def test_the_best_weights_are_those_that_are_written(make_settings, tmp_path):

@@ -148,16 +148,19 @@ def test_words_that_the_encoder_cuts_are_counted(make_corpus):
     assert corpus.counts.cut == 2
 
 
-def test_several_paths_are_one_corpus(make_settings, tmp_path):
+def test_several_paths_are_one_corpus(make_settings, tmp_path, capsys):
     settings = make_settings()
     folder = tmp_path / "more"
     folder.mkdir()
     for name in ("a.txt", "b.txt"):
         (folder / name).write_text("the dog barks .\n" * 30)
-    paths = [str(tmp_path / "train.txt"), str(folder), str(folder / "*.txt")]
+    around = tmp_path / "more" / ".." / "more"
+    paths = [str(tmp_path / "train.txt"), str(folder), str(around / "*.txt")]
     overrides = {"paths.train": paths, "paths.dev": str(folder)}
     settings = make_settings(overrides=overrides)
+    # One that is given twice, by whatever path, is read once.
     train, dev = load_corpora(settings, tmp_path / "out")
+    assert capsys.readouterr().out.count("ELMOW012") == 2
     assert len(train.weights) == 3
     assert train.n_documents == 62
     assert list(dev) == ["a.txt", "b.txt"]
@@ -168,11 +171,12 @@ def test_the_files_of_the_run_are_no_text(make_settings, tmp_path):
     for output in (tmp_path / "out", tmp_path):
         settings = make_settings(overrides={"paths.train": str(tmp_path)})
         first, _ = load_corpora(settings, output)
-        for name in ("vocab.txt", "log.jsonl", "checkpoint.pt"):
+        names = ("vocab.txt", "log.jsonl", "batch-2.txt", "checkpoint.pt")
+        for name in names:
             (output / name).write_text('{"text": "a b c d"}\n')
         again, _ = load_corpora(settings, output)
         assert again.counts == first.counts
-        for name in ("vocab.txt", "log.jsonl", "checkpoint.pt"):
+        for name in names:
             (output / name).unlink()
         shutil.rmtree(output / "corpus")
 

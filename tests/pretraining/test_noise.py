@@ -1,4 +1,9 @@
 import pytest
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_elmo.pretraining.config import CorpusSettings
+from spacy_elmo.pretraining.noise import with_ascii_quotes
 
 TEXT = "\u201cSo\u2019 , said #Bob to @Ann .\n\n" * 200
 
@@ -24,6 +29,15 @@ def test_a_share_of_the_documents_is_noisy(make_corpus, name, noisy):
     assert 60 < documents.count(noisy) < 100
     # The same ones in each run
     assert read("second.txt") == documents
+
+
+def test_docs_have_ascii_quotes_too():
+    words = "\u201cSo\u201d it is".split()
+    doc = Doc(Vocab(), words=[*words, "So"], sent_starts=[1, -1, -1, 1])
+    settings = CorpusSettings(ascii_quotes=1.0)
+    ((source, found),) = with_ascii_quotes([(3, doc)], settings)
+    assert source == 3
+    assert [sent.text for sent in found.sents] == ['"So" it is', "So"]
 
 
 def test_a_sentence_of_punctuation_alone_is_left_out(make_corpus):
