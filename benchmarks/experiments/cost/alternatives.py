@@ -64,8 +64,9 @@ def make_vectors(text: str, work: Path, lang: str = "en") -> None:
             file.write(" ".join(t.text for t in doc if not t.is_space) + "\n")
     floret.train_unsupervised(str(words), **FLORET).save_floret_vectors(str(table))
     words.unlink()
+    # Of no language: that of Korean needs a package, also where its words are given.
     spacy_(
-        "init", "vectors", lang, str(table), str(work / "vectors"), "--mode", "floret"
+        "init", "vectors", "xx", str(table), str(work / "vectors"), "--mode", "floret"
     )
 
 
