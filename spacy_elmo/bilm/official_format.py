@@ -19,7 +19,7 @@ from ..storage import create_hdf5, replacing
 from .encoder import CharacterEncoder
 from .lstm import LSTMLayer
 from .options import Options
-from .paths import ModelFiles
+from .paths import OPTIONS_FILE, WEIGHTS_FILE, ModelFiles
 
 Floats = npt.NDArray[np.float32]
 
@@ -167,14 +167,14 @@ def write_files(
     """Write both files beside their places, and rename them: see BiLM.save."""
     known = dtype in ("float32", "float16")
     require(known, "dtype", "'float32' or 'float16'", dtype)
-    path = directory / "weights.hdf5"
+    path = directory / WEIGHTS_FILE
     # In this version of the format, all of the structure has checksums.
     with replacing(path) as temporary, create_hdf5(temporary, libver="v110") as h5:
         for name, views in datasets.items():
             _write_dataset(h5, name, to_array(views), dtype)
         for name, array in extra.items():
             _write_dataset(h5, name, array, dtype, compression="gzip", shuffle=True)
-    with replacing(directory / "options.json") as temporary:
+    with replacing(directory / OPTIONS_FILE) as temporary:
         temporary.write_text(options.to_json(), encoding="utf8")
 
 

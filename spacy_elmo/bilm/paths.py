@@ -9,8 +9,9 @@ from typing import BinaryIO, List, NamedTuple, Tuple, Union
 
 from ..errors import Errors, MissingWeights, WeightsError, looked_for
 
+OPTIONS_FILE, WEIGHTS_FILE = "options.json", "weights.hdf5"  # as we write them
 # Patterns of names, and what errors call them. macOS leaves a "._" file beside each.
-OPTIONS_NAMES = ("options.json", "[!.]*_options.json"), "options files"
+OPTIONS_NAMES = (OPTIONS_FILE, "[!.]*_options.json"), "options files"
 WEIGHTS_NAMES = ("[!.]*.hdf5",), "*.hdf5 files"
 CHECKPOINT = "checkpoint.pt"  # of pretraining
 FOREIGN_FILES = {"encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"}
@@ -86,8 +87,8 @@ def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _options_beside(weights: Path) -> Path:
-    own = weights.name.removesuffix("weights.hdf5") + "options.json"
-    for name in (own, "options.json"):
+    own = weights.name.removesuffix(WEIGHTS_FILE) + OPTIONS_FILE
+    for name in (own, OPTIONS_FILE):
         if weights.with_name(name).is_file():
             return weights.with_name(name)
     names = _files_in(weights.parent)

@@ -132,15 +132,16 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
 def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> None:
     """Write the sources of a package: model, card, and the entry point."""
     from ..about import __version__
-    from ..bilm.paths import find_files
+    from ..bilm.paths import OPTIONS_FILE, WEIGHTS_FILE, find_files
+    from ..pretraining.vocabulary import VOCABULARY
 
     module = folder / meta["name"]
     module.mkdir(parents=True)
     files = find_files(bilm)
-    (module / "options.json").write_bytes(files.options)
-    shutil.copyfile(files.weights_name, module / "weights.hdf5")
-    if (bilm / "vocab.txt").is_file():
-        shutil.copyfile(bilm / "vocab.txt", module / "vocab.txt")
+    (module / OPTIONS_FILE).write_bytes(files.options)
+    shutil.copyfile(files.weights_name, module / WEIGHTS_FILE)
+    if (bilm / VOCABULARY).is_file():
+        shutil.copyfile(bilm / VOCABULARY, module / VOCABULARY)
     if (bilm / "config.cfg").is_file():
         # Only how text was tokenized: the rest has paths of this machine.
         tokenizer = read_tokenizer(bilm, None, None)

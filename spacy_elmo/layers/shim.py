@@ -18,6 +18,7 @@ from ..bilm import BiLM
 from ..bilm.batching import make_batches
 from ..bilm.characters import number_words
 from ..bilm.model import Floats3d
+from ..bilm.paths import OPTIONS_FILE, WEIGHTS_FILE
 from ..errors import Errors
 from ..storage import beside
 from ..weights import resolve
@@ -27,8 +28,7 @@ Backprop = Callable[[List[Floats3d]], None]
 # A file, and its inode, size and time of change when it was last read or written.
 SavedFile = Tuple[Path, int, int, int]
 
-# The files of a component's folder. The last has the license of the weights.
-OPTIONS_FILE, WEIGHTS_FILE, META_FILE = "options.json", "weights.hdf5", "meta.json"
+META_FILE = "meta.json"  # has the license of the weights
 
 # Held while weights are read, while a cache is used and while the process forks, so
 # that the child (nlp.pipe with n_process) finds them whole and the lock free.

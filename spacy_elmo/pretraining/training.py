@@ -20,7 +20,7 @@ from tqdm import tqdm
 from wasabi import msg
 
 from ..bilm.kernels import use_fusion
-from ..bilm.paths import CHECKPOINT
+from ..bilm.paths import CHECKPOINT, OPTIONS_FILE, WEIGHTS_FILE
 from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
@@ -64,7 +64,7 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
         if processes.is_first:
             busy = TrainingError(Errors.E114.format(path=output))
             stack.enter_context(hold(output / LOCK_FILE, busy))
-            for name in (CHECKPOINT, LOG, VOCABULARY, "options.json", "weights.hdf5"):
+            for name in (CHECKPOINT, LOG, VOCABULARY, OPTIONS_FILE, WEIGHTS_FILE):
                 remove_leftovers(output, name)
         else:
             processes.wait()  # for the cache, which the first one makes
@@ -150,7 +150,8 @@ class _Training:
                     self._report()
                 if self.dev and self._is_due(self.settings.eval_steps):
                     self._evaluate()
-                self._save(signals)
+                self._average()
+                self._save_or_stop(signals)
                 bar.update(per_step)
                 bar.set_postfix(self.shown, refresh=False)
         return self._finish()
@@ -189,7 +190,12 @@ class _Training:
             if keep_best and run.processes.is_first:
                 write_model(run.bilm, run.softmax, self.output)
 
-    def _save(self, signals: List[int]) -> None:
+    def _average(self) -> None:
+        run, due = self.run, self._is_due(self.settings.checkpoint_steps)
+        if due and run.mean is not None and run.step > run.mean_begins:
+            run.mean.update_parameters(run.weights)
+
+    def _save_or_stop(self, signals: List[int]) -> None:
         run, settings = self.run, self.settings
         overdue = time.perf_counter() - self.saved > 60 * settings.checkpoint_minutes
         # If one process has to save or stop, all do so at this step.
@@ -197,8 +203,6 @@ class _Training:
         wishes = wishes.to(run.processes.device, torch.int64)
         stop, save = run.processes.sum(wishes).tolist()
         due = self._is_due(settings.checkpoint_steps)
-        if due and run.mean is not None and run.step > run.mean_begins:
-            run.mean.update_parameters(run.weights)
         if due or stop or save or self._is_out_of_patience():
             save_checkpoint(run, self.output)
             self.saved = time.perf_counter()
