@@ -17,6 +17,7 @@ from typing import Annotated, Any, Iterator, List
 
 import spacy
 import typer
+from spacy.training.initialize import convert_vectors
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -64,10 +65,9 @@ def make_vectors(text: str, work: Path, lang: str = "en") -> None:
             file.write(" ".join(t.text for t in doc if not t.is_space) + "\n")
     floret.train_unsupervised(str(words), **FLORET).save_floret_vectors(str(table))
     words.unlink()
-    # Of no language: that of Korean needs a package, also where its words are given.
-    spacy_(
-        "init", "vectors", "xx", str(table), str(work / "vectors"), "--mode", "floret"
-    )
+    # As `spacy init vectors`, which would ask for the package of Korean's tokenizer.
+    convert_vectors(nlp, table, truncate=-1, prune=-1, mode="floret")
+    nlp.to_disk(work / "vectors")
 
 
 def make_tok2vecs(
