@@ -42,14 +42,14 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
     if is_folder:
         files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
         # Without what macOS and Jupyter hide.
-        found = [p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}"]
+        seen = [p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}"]
+        found = [p for p in seen if p.resolve() not in without]
     elif Path(path).is_file():
         found = [Path(path)]
     else:
         names = glob.glob(str(path), recursive=True)
-        found = [Path(name) for name in names if Path(name).is_file()]
-    if found != [Path(path)]:
-        found = [file for file in found if file.resolve() not in without]
+        seen = [Path(name) for name in names if Path(name).is_file()]
+        found = [p for p in seen if p.resolve() not in without]
     if not found:
         problem = "there is no such file or directory"
         if is_folder:

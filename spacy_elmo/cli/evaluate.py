@@ -45,7 +45,7 @@ def evaluate_cli(
     msg.text(f"LSTM state: {state}")
     if output_path is not None:
         output_path.parent.mkdir(parents=True, exist_ok=True)
-        # Not by srsly, which refuses the infinite ones of a run that has diverged.
+        # Not by srsly: the perplexities of a run that has diverged are infinite.
         metrics = json.dumps({**found.to_dict(), "state": state}, indent=2)
         output_path.write_text(f"{metrics}\n", encoding="utf8")
     return found

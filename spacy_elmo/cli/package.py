@@ -121,9 +121,10 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
     lang = read_tokenizer(bilm, None, None).nlp_config.get("lang") or "xx"
     meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
     if (bilm / LOG).is_file():
-        numbers = {k: v for k, v in read_log(bilm)[-1].items() if k in TRAINING}
+        last = read_log(bilm)[-1]
         # JSON has no infinite perplexities.
-        meta["training"] = {k: v for k, v in numbers.items() if math.isfinite(v)}
+        kept = [key for key in TRAINING if math.isfinite(last.get(key, math.inf))]
+        meta["training"] = {key: last[key] for key in kept}
     given = read_meta(meta_path)
     meta.update({key: value for key, value in given.items() if value is not None})
     return {"name": f"{meta['lang']}_elmo", **meta}

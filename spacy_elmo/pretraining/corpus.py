@@ -138,19 +138,23 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
     width = settings.options.char_cnn.max_characters_per_token
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
-    # If the output is in the folder of the text, its files are not.
     own = {output / VOCABULARY, output / LOG, *folder.rglob(WORDS)}
-    own |= {*output.glob(BATCH.format("*"))}
+    own.update(output.glob(BATCH.format("*")))
+    # If the output is in the folder of the text, its files are no text.
     files = text_files(settings.paths.train, {file.resolve() for file in own})
-    read = {file.resolve() for file in files}
-    for file in text_files(settings.paths.dev):
-        if file.resolve() in read:
-            msg.warn(Warnings.W012.format(path=file))
+    _warn_of_shared_files(files, text_files(settings.paths.dev))
     resumes = (output / CHECKPOINT).is_file()
     train = load_corpus(files, folder / "train", tokenizer, wanted, width, resumes)
     tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
     words = train.words[: train.vocab_size]
     return train, load_each(settings.paths.dev, folder / "dev", tokenizer, words, width)
+
+
+def _warn_of_shared_files(train: List[Path], dev: List[Path]) -> None:
+    read = {file.resolve() for file in train}
+    for file in dev:
+        if file.resolve() in read:
+            msg.warn(Warnings.W012.format(path=file))
 
 
 def load_each(
