@@ -136,6 +136,8 @@ class _Training:
         if run.settings.paths.init_from and self.dev and run.step == 0:
             # What the adaptation starts from; the end of the run says what it gained.
             self._write({"initial": True, **self._perplexity(0).to_dict()})
+            if self.settings.keep_best:
+                self._evaluate()
         per_step = self.settings.tokens_per_step
         bar = tqdm(
             total=run.n_steps * per_step,
@@ -185,7 +187,7 @@ class _Training:
         self._write(found.to_dict())
         self.shown["perplexity"] = f"{found.average:.1f}"
         # The first is the best until then, even if it is infinite.
-        if found.average < run.best[1] or run.best[0] == 0:
+        if found.average < run.best[1] or math.isinf(run.best[1]):
             run.best = run.step, found.average
             if keep_best and run.processes.is_first:
                 write_model(run.bilm, run.softmax, self.output)

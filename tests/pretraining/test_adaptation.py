@@ -47,6 +47,19 @@ def test_the_same_text_goes_on_from_where_the_model_was(trained, tmp_path):
     assert last["average"] < first["average"]
 
 
+def test_a_run_that_only_gets_worse_keeps_its_start(trained, tmp_path):
+    wild = {
+        "training.keep_best": True, "training.max_tokens": 160,
+        "training.eval_steps": 2, "training.eval_tokens": 0,
+        "training.optimizer": {"learn_rate": 3.0, "decay": "none", "warmup_steps": 0},
+    }  # fmt: skip
+    text = (tmp_path / "train.txt").read_text()
+    first, *later, last = read_log(adapt(trained, tmp_path, text, wild))
+    found = [line["average"] for line in later if "average" in line]
+    assert len(found) > 1 and found[1] > first["average"]
+    assert last["average"] == pytest.approx(first["average"])
+
+
 def test_a_run_that_is_killed_before_a_checkpoint_starts_its_log_anew(
     trained, tmp_path, stop_at
 ):
