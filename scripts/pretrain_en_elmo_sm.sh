@@ -4,7 +4,7 @@
 #   sh scripts/pretrain_en_elmo_sm.sh lm en_elmo_sm_runs
 #
 # The folder lm holds the texts of the model card, and heldout.txt and heldout_web.txt.
-# Five stages: a first model; the same at a standing rate; the text three times at
+# Six stages: a first model; the same at a standing rate; the text three times at
 # twice the batch, and the mean of the weights over the last 29 %; from there once more
 # and a fifth, at a rate that falls to zero; then six epochs of a mix with newer texts;
 # and another of it, in smaller batches. Each resumes where it was stopped. The first

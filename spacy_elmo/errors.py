@@ -122,8 +122,9 @@ class Errors:
     )
     E032 = (
         "[ELMO032] A listener of upstream '{upstream}' found no 'elmo' component of "
-        "that name before it ('*': of any name). Check names and order in [nlp] "
-        "pipeline, and 'upstream'; or use spacy_elmo.ELMo.v1."
+        "that name before it ('*': of any name), or the Docs are of another vocab. "
+        "Check names and order in [nlp] pipeline, 'upstream', and that examples are "
+        "made with nlp.make_doc; or use spacy_elmo.ELMo.v1."
     )
     E033 = (
         "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
