@@ -285,8 +285,9 @@ class Warnings:
         "perplexity says little. Is it of this language, spelling and tokenization?"
     )
     W007 = (
-        "[ELMOW007] No component listens to '{name}', so training gains nothing by it. "
-        "Use spacy_elmo.EmbedWithELMo.v1 in the tok2vec of a component (see configs/)."
+        "[ELMOW007] No component listens to '{name}', so training gains nothing by it, "
+        "unless a component of yours reads doc._.elmo. Use spacy_elmo.EmbedWithELMo.v1 "
+        "in the tok2vec of a component (see configs/)."
     )
     W008 = (
         "[ELMOW008] '{name}' was trained with another biLM ({wanted}) than that of "

@@ -1,4 +1,4 @@
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,13 @@ def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
         row[1 : len(inner) + 1] = inner
         row[len(inner) + 1] = END_WORD
     return ids
+
+
+def read_part(word: str, max_characters: int) -> Union[str, bytes]:
+    """A key for what `words_to_ids` reads of a word: of a long one, only that."""
+    if len(word) < max_characters:
+        return word
+    return word.encode("utf8", "ignore")[: max_characters - 2]
 
 
 def number_words(texts: Sequence[Sequence[str]]) -> Tuple[List[str], List[List[int]]]:

@@ -8,13 +8,14 @@ import warnings
 import zlib
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..bilm import BiLM
+from ..bilm.characters import read_part
 from ..bilm.model import Floats3d
 from ..errors import Warnings
 
@@ -33,7 +34,7 @@ class WordCache:
         self.clear()
 
     def clear(self) -> None:
-        self._rows: Dict[str, int] = {}
+        self._rows: Dict[Union[str, bytes], int] = {}  # by what is read of a word
         self._table = torch.empty(0, 0)
 
     def __len__(self) -> int:
@@ -46,21 +47,23 @@ class WordCache:
         """The token vectors of distinct words, shape (n_words, projection)."""
         width = bilm.options.lstm.projection_dim
         capacity = self.max_bytes // (4 * width)
-        new = [word for word in words if word not in self._rows]
+        n = bilm.options.char_cnn.max_characters_per_token
+        keys = [read_part(word, n) for word in words]
+        new = {key: w for key, w in zip(keys, words) if key not in self._rows}
         if len(self) + len(new) > capacity:
             self.clear()
-            new = words
+            new = dict(zip(keys, words))
+        if len(new) > capacity:
+            return bilm.encode_words(words)
         if new:
-            vectors = bilm.encode_words(new)
-            if len(new) > capacity:
-                return vectors
+            vectors = bilm.encode_words(list(new.values()))
             if not len(self):
                 # No memory is in use before its rows are written.
                 self._table = vectors.new_empty(capacity, width)
             start, end = len(self), len(self) + len(new)
             self._table[start:end] = vectors
             self._rows.update(zip(new, range(start, end)))
-        rows = [self._rows[word] for word in words]
+        rows = [self._rows[key] for key in keys]
         chosen = torch.tensor(rows, dtype=torch.int64).to(self._table.device)
         return self._table.index_select(0, chosen)
 

@@ -83,7 +83,7 @@ def forward(
     found = [_layers_of(doc, wanted) for doc in docs]
     missing = [doc for doc, X in zip(docs, found) if X is None and len(doc)]
     if missing:
-        if component is not None and component.is_enabled():
+        if component is not None and component.is_enabled(missing):
             component.annotate(missing)
             found = [get_layers(doc) for doc in docs]
         elif is_train:

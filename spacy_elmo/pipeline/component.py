@@ -133,10 +133,15 @@ class ELMo(TrainablePipe):
                 if listener.attrs["component"].get() not in components:
                     listener.attrs["component"].connect(None)
 
-    def is_enabled(self) -> bool:
-        """Whether the component runs: listeners do not ask one that was disabled."""
+    def is_enabled(self, docs: Sequence[Doc] = ()) -> bool:
+        """Whether the component runs in the pipeline of these Docs: listeners do not
+        ask one that was disabled or removed. A pipeline that it was sourced into is
+        not known, and has another vocab: there it counts as enabled.
+        """
         nlp = self._nlp.get()
-        return nlp is None or self not in map(nlp.get_pipe, nlp.disabled)
+        if nlp is None or any(doc.vocab is not nlp.vocab for doc in docs):
+            return True
+        return any(proc is self for _, proc in nlp.pipeline)
 
     def predict(self, docs: Iterable[Doc]) -> List[Floats3d]:
         """Run the biLM. RETURNS (List[Floats3d]): (n_tokens, L + 1, width) each."""

@@ -47,6 +47,18 @@ def test_it_is_bounded_and_right_when_it_overflows(n_words, bilm):
     assert bool(n_words) == bool(max(sizes))
 
 
+def test_of_a_long_word_only_what_is_read_is_kept(bilm, encoded):
+    cache, width = WordCache(100 * BYTES), bilm.options.char_cnn
+    n = width.max_characters_per_token
+    words = [i * "€" + n * "x" + 10_000 * str(i) for i in range(5)]
+    found = cache.lookup(bilm, words)
+    torch.testing.assert_close(found, bilm.encode_words(words))
+    assert sum(map(len, cache._rows)) <= 5 * n
+    encoded.clear()
+    again = cache.lookup(bilm, [word + "y" for word in words])
+    assert torch.equal(again, found) and not encoded
+
+
 def test_what_inference_mode_has_kept_can_be_added_to(bilm):
     cache = WordCache(100 * BYTES)
     with torch.inference_mode():

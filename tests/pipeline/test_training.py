@@ -563,6 +563,32 @@ def test_a_component_before_its_elmo_does_not_hear_that_of_its_source(
         nlp.update(make_examples(nlp), sgd=nlp.resume_training())
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_a_removed_elmo_is_gone_also_if_somebody_holds_it(trained, held):
+    elmo = trained.get_pipe("elmo") if held else None
+    trained.remove_pipe("elmo")
+    with pytest.warns(UserWarning, match="ELMOW001"):
+        trained("She made a play in May.")
+    with pytest.raises(ValueError, match="ELMO031"):
+        trained.update(make_examples(trained))
+    assert elmo is None or elmo.model.predict([trained.make_doc("A play.")])
+
+
+def test_what_is_disabled_in_the_source_can_run_in_its_new_pipeline(trained):
+    trained.disable_pipe("elmo")
+    nlp = spacy.blank("xx")
+    for name in ("elmo", "tagger"):
+        nlp.add_pipe(name, source=trained)
+    wanted = scores_of(nlp, "tagger")
+    doc = nlp.make_doc("She made a play in May.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = nlp.get_pipe("tagger").model.predict([doc])[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+    with pytest.warns(UserWarning, match="ELMOW001"):
+        trained("She made a play in May.")
+
+
 def test_a_component_sourced_with_its_elmo_can_learn(trained):
     nlp = spacy.blank("xx")
     for name in ("elmo", "tagger"):
