@@ -313,3 +313,7 @@ class Warnings:
         "[ELMOW012] The held-out text {path} is trained on as well: its perplexity "
         "says nothing of other text. Leave it out of paths.train."
     )
+    W013 = (
+        "[ELMOW013] The model of --init-from was trained with nlp.lang {theirs!r}, and "
+        "this run has {ours!r}: its words are split by other rules. Give --nlp.lang."
+    )

@@ -19,11 +19,17 @@ Text = Union[str, List[str], Doc]
 SUFFIXES = (".txt", ".jsonl", ".spacy")
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
+# PDF; .docx, .odt and .epub
+BINARY = (b"%PDF", b"PK\x03\x04")
+NO_TEXT = "is a binary file: get the text out of it first, for instance by pdftotext"
+ANNOTATED = (".conllu", ".conll", ".iob")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A text without empty lines would be one document; it is cut after this many lines.
 MAX_DOCUMENT_LINES = 200
 # With more lines than this that are not UTF-8, and more than a tenth: another encoding.
 MAX_BROKEN_LINES = 1000
+# A shorter text: with more than these, and more than a tenth.
+FEW_BROKEN_LINES = 10
 CONVERT = "Convert the file, for instance by 'iconv -f latin1 -t utf8'"
 
 
@@ -62,7 +68,9 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
         with file.open("rb") as opened:
             binary = b"\x00" in opened.read(4096)
         if not _kind(file) and (binary or file.suffix[1:].isalpha()):
-            raise unusable(file, f"is not a {KNOWN}")
+            is_treebank = suffix_of(file) in ANNOTATED
+            hint = ". 'spacy elmo init' takes it as --treebank" if is_treebank else ""
+            raise unusable(file, f"is not a {KNOWN}{hint}")
     return sorted(found)
 
 
@@ -141,16 +149,20 @@ def read_lines(
     """The lines of an open file, which errors call `path`, without white space around
     them. `strict` as in `read_documents`.
     """
-    n = first = 0
+    number = n = first = 0
     # Only "\n" ends a line: JSON strings may hold the other line separators.
     for number, raw in enumerate(file, 1):
         if number == 1:
             if raw.startswith(UTF16):
                 raise unusable(path, "is UTF-16. Convert it: 'iconv -f utf16 -t utf8'")
+            if raw.startswith(BINARY):
+                raise unusable(path, NO_TEXT)
             raw = raw.removeprefix(codecs.BOM_UTF8)
         try:
             line = raw.decode("utf8")
         except UnicodeDecodeError as e:
+            if b"\0" in raw:
+                raise unusable(path, NO_TEXT) from None
             if strict:
                 problem = f"line {number} is not UTF-8 (byte 0x{raw[e.start]:02x})"
                 raise unusable(path, f"{problem}. {CONVERT}") from None
@@ -160,6 +172,9 @@ def read_lines(
                 problem = f"of the first {number:,} lines, {n:,} are not UTF-8"
                 raise unusable(path, f"{problem}. {CONVERT}") from None
         yield line.strip()
+    if n > FEW_BROKEN_LINES and n > number / 10:
+        problem = f"of {number:,} lines, {n:,} are not UTF-8"
+        raise unusable(path, f"{problem}. {CONVERT}")
     if n:
         warning = Warnings.W005.format(path=path, n=n, first=first)
         warnings.warn(warning, stacklevel=2)

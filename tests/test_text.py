@@ -76,6 +76,22 @@ def test_text_in_another_encoding_is_refused(tmp_path):
         list(read_documents(path))
 
 
+def test_a_short_text_in_another_encoding_is_refused_at_its_end(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("A résumé.\n\n".encode("latin1") * 11)
+    with pytest.raises(CorpusError, match="of 22 lines, 11 are not UTF-8. Convert"):
+        list(read_documents(path))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("begin", [b"%PDF-1.7\n%\xe2\n", b"PK\x03\x04 1\n", b"\0\xff"])
+def test_a_binary_file_by_the_name_of_a_text_is_refused(tmp_path, begin, strict):
+    path = tmp_path / "a.txt"
+    path.write_bytes(begin + b"\nfont\n")
+    with pytest.raises(CorpusError, match="a.txt: is a binary file.*text out of it"):
+        list(read_documents(path, strict=strict))
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, strict):
     path = tmp_path / "a.txt"
@@ -163,6 +179,9 @@ def test_files_directories_and_globs_are_found(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(CorpusError, match="ELMO050.*empty: the directory has no .txt"):
         find_texts(tmp_path / "empty")
+    (tmp_path / "ud.conllu").touch()
+    with pytest.raises(CorpusError, match="ud.conllu.*--treebank"):
+        find_texts(tmp_path / "ud.conllu")
     with pytest.raises(CorpusError, match="notes.md"):
         find_texts(tmp_path / "sub/notes.md")
 

@@ -24,9 +24,10 @@ from ..bilm.paths import CHECKPOINT, OPTIONS_FILE, WEIGHTS_FILE
 from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
-from ..storage import hold, remove_leftovers
+from ..storage import beside, hold, remove_leftovers
+from ..weights import resolve
 from .checkpoint import load_checkpoint, save_checkpoint
-from .config import Settings
+from .config import Settings, read_config
 from .corpus import BATCH, Corpus, load_corpora
 from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate_files
@@ -77,6 +78,8 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
         words, start = train.words[: train.vocab_size], settings.paths.init_from
         if start and run.step == 0:
             load_start(run.bilm, run.softmax, words, start)
+            if processes.is_first:
+                _check_language(settings, start)
         log = None
         if processes.is_first:
             msg.info(_summary(run.settings, train))
@@ -304,6 +307,16 @@ def _check_words(settings: Settings, train: Corpus, dev: Dict[str, Corpus]) -> N
         share = corpus.counts.unknown / max(1, corpus.counts.words)
         if share > MANY_UNKNOWN:
             warnings.warn(Warnings.W006.format(share=share, path=path), stacklevel=3)
+
+
+def _check_language(settings: Settings, start: str) -> None:
+    """Warn if the model that a run starts from was trained in another language."""
+    path = beside(resolve(start), CONFIG_FILE)
+    if path.is_file():
+        theirs = read_config(path).get("nlp", {}).get("lang")
+        ours = settings.nlp.get("lang")
+        if theirs not in (None, ours):
+            msg.warn(Warnings.W013.format(theirs=theirs, ours=ours))
 
 
 def _summary(settings: Settings, corpus: Corpus) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Iterator, List, NamedTuple, Set, Tuple
 
 from spacy.training.batchers import minibatch_by_words
 
-from ..errors import CorpusError, Errors
+from ..errors import CorpusError, Errors, unusable
 from ..storage import replacing
 from ..text import find_texts, read_documents
 
@@ -20,6 +20,7 @@ PIECE_WORDS = 500
 MAX_MEAN_LENGTH = 40
 # Shorter paragraphs may be repeated: "Yes.", "Chapter 1".
 REPEATED_WORDS = 5
+COLUMNS = "has columns between tabs. If it is a treebank, give it as --treebank"
 
 Words = Tuple[str, ...]
 
@@ -95,8 +96,16 @@ def split_text(text: str, folder: Path) -> Survey:
 def _pieces(text: str) -> Iterator[List[Words]]:
     """Paragraphs of each document, or of each part of a long one."""
     for file in find_texts(text):
-        for document in read_documents(file, strict=True):
+        for i, document in enumerate(read_documents(file, strict=True)):
+            if i == 0 and _is_in_columns(document):
+                raise unusable(file, COLUMNS)
             yield from minibatch_by_words(_paragraphs(document), PIECE_WORDS)
+
+
+def _is_in_columns(document: Any) -> bool:
+    """Whether a document is a sentence of a treebank: a word and its tags a line."""
+    lines = [x for x in document if isinstance(x, str) and not x.startswith("#")]
+    return bool(lines) and all(line.count("\t") > 1 for line in lines)
 
 
 def _paragraphs(document: Any) -> Iterator[Words]:

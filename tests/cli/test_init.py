@@ -252,6 +252,7 @@ def test_a_corpus_that_is_there_is_left_alone(elmo, inputs, tmp_path):
     "name, content, problem",
     [
         ("latin1.txt", "ein schöner Tag\n".encode("latin1") * 9, "not UTF-8"),
+        ("ud.txt", b"# sent_id = 1\n1\tEin\tein\tDET\n" * 9, "--treebank"),
         ("short.txt", b"nur zweihundert Worte hier " * 50, "ELMO130"),
         ("image.png", b"no text", "ELMO050"),
     ],

@@ -47,6 +47,16 @@ def test_the_same_text_goes_on_from_where_the_model_was(trained, tmp_path):
     assert last["average"] < first["average"]
 
 
+def test_another_language_than_that_of_the_start_is_said(trained, tmp_path, capsys):
+    text = (tmp_path / "train.txt").read_text()
+    adapt(trained, tmp_path, text, {**STAND_STILL, "nlp.lang": "hu"})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "ELMOW013" in said and "'hu'" in said
+    shutil.rmtree(tmp_path / "domain")
+    adapt(trained, tmp_path, text, STAND_STILL)
+    assert "ELMOW013" not in capsys.readouterr().out
+
+
 def test_a_run_that_only_gets_worse_keeps_its_start(trained, tmp_path):
     wild = {
         "training.keep_best": True, "training.max_tokens": 160,
