@@ -37,9 +37,10 @@ Portuguese and Russian (novels of 1770 to 1940), minutes of parliament in German
 many kinds in Korean. The German treebank has 10,600 words; the Hungarian one is for
 measuring only; the French names are from newspapers with errors of OCR, and the German
 ones from court decisions. Words are the treebank's; encoders are those of the other
-experiments, trained until 2,000 updates bring nothing. An hour of the Korean biLM is of
-4.1 million tokens in batches of 32 rows, on a core without AVX-512; the Hungarian biLMs
-are older than fewer rows in short runs, and had 128.
+experiments, trained until 2,000 updates bring nothing. An hour of a biLM is of 4.1
+(Korean), 5.2 (Russian) and 5.4 million tokens (German) in batches of 32 rows, on a core
+without AVX-512; the Hungarian biLMs are older than fewer rows in short runs, and had
+128.
 """
 
 
