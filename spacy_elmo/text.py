@@ -161,7 +161,8 @@ def read_lines(
         try:
             line = raw.decode("utf8")
         except UnicodeDecodeError as e:
-            if b"\0" in raw:
+            # Deep in a text that may be broken, it is one more broken line.
+            if b"\0" in raw and (strict or number == 1):
                 raise unusable(path, NO_TEXT) from None
             if strict:
                 problem = f"line {number} is not UTF-8 (byte 0x{raw[e.start]:02x})"
