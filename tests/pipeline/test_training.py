@@ -13,6 +13,7 @@ from spacy.training import Example
 from tasks import ROOT, TASKS, add_task, listener_config, make_examples
 from thinc.api import Adam
 
+from spacy_elmo.layers.doc_encoder import get_shim
 from spacy_elmo.layers.mix import get_mix
 
 TOK2VEC = {
@@ -215,6 +216,30 @@ def test_a_component_can_be_updated_alone(trained, name):
     losses = pipe.update(examples, sgd=trained.create_optimizer())
     assert losses[name] > 0
     assert not np.array_equal(s_of(pipe), before)
+
+
+@pytest.mark.parametrize("frozen", [[], ["elmo"]])
+@pytest.mark.parametrize("annotates", [[], ["elmo"]])
+def test_frozen_or_annotating_the_biLM_reads_a_sentence_once(
+    nlp, frozen, annotates, monkeypatch
+):
+    add_task(nlp, "tagger", tok2vec=TOK2VEC)
+    optimizer = nlp.initialize(lambda: make_examples(nlp))
+    bilm, n_read = get_shim(nlp.get_pipe("elmo").model).bilm, []
+    encode = bilm.encode_ids
+
+    def count(table, ids, **kwargs):
+        n_read.append(len(ids))
+        return encode(table, ids, **kwargs)
+
+    monkeypatch.setattr(bilm, "encode_ids", count)
+    how = {"sgd": optimizer, "exclude": frozen, "annotates": annotates}
+    for _ in range(2):  # frozen and annotating, it is one batch late
+        nlp.update(make_examples(nlp), **how)
+    assert n_read[0] >= len(make_examples(nlp))
+    n_read.clear()
+    nlp.update(make_examples(nlp), **how)
+    assert not any(n_read)
 
 
 @pytest.mark.parametrize("words", [[], [" "]])
