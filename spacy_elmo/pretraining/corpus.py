@@ -19,6 +19,7 @@ from typing import (
 )
 
 import numpy as np
+import numpy.typing as npt
 from tqdm import tqdm
 from wasabi import msg
 
@@ -40,6 +41,7 @@ from .loggers import LOG
 from .noise import with_ascii_quotes, with_noise
 from .tokenizer import Tokenized, Tokenizer, tokenize
 from .vocabulary import (
+    BOS_ID,
     EOS_ID,
     SPECIAL,
     UNK_ID,
@@ -49,6 +51,8 @@ from .vocabulary import (
     rank_words,
     read_vocabulary,
 )
+
+Floats1d = npt.NDArray[np.float64]
 
 VERSION = 4
 # What a run that diverged leaves of its last batch.
@@ -112,6 +116,16 @@ class Corpus(NamedTuple):
             parts.append(order[np.arange(first, last) % n])
         rng = np.random.default_rng([seed, i])
         return rng.permutation(np.sort(np.concatenate(parts)))
+
+    def shares(self, seed: int) -> Floats1d:
+        """The share of each word of the vocabulary among what is predicted in the first
+        epoch, (vocab_size,). Each direction predicts one of <S> and </S>.
+        """
+        n = np.full(self.vocab_size, 0.5)  # also of a word that is not there
+        for i in self.epoch(0, seed):
+            np.add.at(n, self.in_vocabulary(self.document(i)), 1)
+        n[[BOS_ID, EOS_ID]] = n[EOS_ID] / 2
+        return n / n.sum()
 
     def document(self, i: int) -> Ints:
         """The word ids of a document, in memory."""

@@ -1,5 +1,5 @@
 import math
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,8 @@ from torch.autograd.function import once_differentiable
 
 from ..bilm.kernels import casting, fused, matmul
 from ..bilm.tuning import LOSS_TOKENS, MAX_LOGITS, MAX_LOGITS_OF_GPU
+
+Floats1d = npt.NDArray[np.float64]
 
 
 class Sample(NamedTuple):
@@ -64,10 +66,18 @@ class Softmax(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, width))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
-    def initialize(self, seed: int) -> "Softmax":
+    def initialize(self, seed: int, shares: Optional[Floats1d] = None) -> "Softmax":
+        """Draw the weights.
+
+        shares (Floats1d): How often each word is a target, (vocab_size,): it begins as
+            likely as that. A short run would need hundreds of updates to learn it.
+        """
         generator = torch.Generator().manual_seed(seed)
         std = 1 / math.sqrt(self.weight.shape[1])
         nn.init.normal_(self.weight, 0.0, std, generator=generator)
+        if shares is not None:
+            with torch.no_grad():
+                self.bias.copy_(torch.from_numpy(np.log(shares)))
         return self
 
     def forward(self, h: Tensor, targets: Tensor, sample: Sample) -> Tensor:

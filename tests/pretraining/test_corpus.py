@@ -126,6 +126,22 @@ def test_files_are_read_as_often_as_their_weights_say(make_corpus):
     assert not np.array_equal(corpus.epoch(4, seed=1), corpus.epoch(4, seed=2))
 
 
+def test_the_shares_of_words_are_those_among_the_targets(make_corpus):
+    corpus = make_corpus(TEXT, min_count=2)
+    # Half a count for each word, also for one that is not there. Of the ends of
+    # sentences, one is predicted forward and the other backward.
+    wanted = {"<S>": 3.5 / 2, "</S>": 3.5 / 2, "<UNK>": 3.5, "b": 3.5, "a": 2.5}
+    shares = dict(zip(corpus.words, corpus.shares(seed=0)))
+    assert shares == pytest.approx({w: n / 13 for w, n in wanted.items()})
+
+
+def test_the_shares_of_words_follow_the_weights_of_files(make_corpus):
+    texts = ["a\n\n" * 10, "b\n\n" * 10]
+    corpus = make_corpus(texts, settings={"weights": {"text-0": 0.3}})
+    shares = dict(zip(corpus.words, corpus.shares(seed=0)))
+    assert shares["a"] / shares["b"] == pytest.approx(3.5 / 10.5)
+
+
 def test_the_vocabulary_is_that_of_the_text_as_it_is_read(make_corpus):
     texts = ["rare rare rare\n", "frequent frequent\n"]
     corpus = make_corpus(texts, settings={"weights": {"text-0": 0.3}})

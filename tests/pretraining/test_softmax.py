@@ -35,6 +35,13 @@ def assert_same(softmax, h, found, wanted, tolerance=1e-5):
         assert torch.allclose(mine, theirs, rtol=tolerance, atol=tolerance * 0.1)
 
 
+def test_words_begin_as_likely_as_they_are_in_the_text():
+    shares = np.random.default_rng(0).dirichlet(np.ones(V))
+    softmax = Softmax(V, WIDTH).initialize(0, shares)
+    found = softmax.log_likelihood(torch.zeros(V, WIDTH), torch.arange(V))
+    np.testing.assert_allclose(found.exp(), shares, rtol=1e-4)
+
+
 @pytest.mark.parametrize("chunk", [256, 32, 1])
 def test_full_loss_is_the_cross_entropy(problem, monkeypatch, chunk):
     softmax, h, targets = problem
