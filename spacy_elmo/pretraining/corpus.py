@@ -123,7 +123,7 @@ class Corpus(NamedTuple):
         """
         n = np.full(self.vocab_size, 0.5)  # also of a word that is not there
         for i in self.epoch(0, seed):
-            np.add.at(n, self.in_vocabulary(self.document(i)), 1)
+            np.add.at(n, self.in_vocabulary(self.document(i)), 1.0)
         n[[BOS_ID, EOS_ID]] = n[EOS_ID] / 2
         return n / n.sum()
 
