@@ -7,8 +7,8 @@
 # Six stages: a first model; the same at a standing rate; the text three times at
 # twice the batch, and the mean of the weights over the last 29 %; from there once more
 # and a fifth, at a rate that falls to zero; then six epochs of a mix with newer texts;
-# and another of it, in smaller batches. Each resumes where it was stopped. The first
-# began with biases of zero in the softmax, as commit 8b8e422 does. The first
+# and another of it, in smaller batches. Each resumes where it was stopped. The softmax
+# of the first had biases of zero at its start, as in commit 8b8e422. The first
 # four took 10 hours of one core of a CPU with AMX, the fifth 8 minutes of an H100, the
 # sixth 1.9 hours of one or two cores of a CPU without AMX.
 set -e

@@ -19,7 +19,6 @@ from typing import (
 )
 
 import numpy as np
-import numpy.typing as npt
 from tqdm import tqdm
 from wasabi import msg
 
@@ -46,13 +45,12 @@ from .vocabulary import (
     SPECIAL,
     UNK_ID,
     VOCABULARY,
+    Floats1d,
     Ints,
     Vocabulary,
     rank_words,
     read_vocabulary,
 )
-
-Floats1d = npt.NDArray[np.float64]
 
 VERSION = 4
 # What a run that diverged leaves of its last batch.

@@ -2,7 +2,6 @@ import math
 from typing import Any, Dict, Iterator, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from spacy.training.batchers import minibatch_by_words
 from torch import Tensor
@@ -13,9 +12,7 @@ from .corpus import Corpus
 from .distributed import ALONE, Processes
 from .language_model import log_likelihoods
 from .softmax import Softmax
-from .vocabulary import EOS_ID, UNK_ID, Ints
-
-Floats1d = npt.NDArray[np.float64]
+from .vocabulary import EOS_ID, UNK_ID, Floats1d, Ints
 
 
 class Perplexity(NamedTuple):

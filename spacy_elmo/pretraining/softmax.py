@@ -9,8 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from ..bilm.kernels import casting, fused, matmul
 from ..bilm.tuning import LOSS_TOKENS, MAX_LOGITS, MAX_LOGITS_OF_GPU
-
-Floats1d = npt.NDArray[np.float64]
+from .vocabulary import Floats1d
 
 
 class Sample(NamedTuple):

@@ -2,6 +2,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, List, Mapping, Sequence, Tuple, Union
 
+import numpy as np
 import numpy.typing as npt
 
 from ..bilm.characters import BOS, BOS_ROW, EOS, EOS_ROW
@@ -13,6 +14,7 @@ UNK = "<UNK>"
 SPECIAL = (BOS, EOS, UNK)
 BOS_ID, EOS_ID, UNK_ID = BOS_ROW, EOS_ROW, 2
 Ints = npt.NDArray[Any]  # word ids
+Floats1d = npt.NDArray[np.float64]
 VOCABULARY = "vocab.txt"
 # The words that the softmax predicts, or how to choose them from the text.
 Vocabulary = List[str] | VocabularySettings
