@@ -95,6 +95,13 @@ def test_bundle(bundle, tmp_path):
     assert f"**{perplexity:.1f}**" in (output / "README.md").read_text(encoding="utf8")
 
 
+def test_the_card_of_the_bundled_model_is_what_the_script_writes(bundle, tmp_path):
+    bundled = ROOT / "spacy_elmo" / "weights" / "en_elmo_sm"
+    copy = shutil.copytree(bundled, tmp_path / "en_elmo_sm")
+    bundle.card(copy)
+    assert (copy / "README.md").read_bytes() == (bundled / "README.md").read_bytes()
+
+
 def test_the_card_shows_the_tasks_whose_arms_have_all_been_run(bundle):
     scores = {
         "tagger/elmo/600x1200/0": 0.94, "tagger/elmo/600x1200/1": 0.96,
