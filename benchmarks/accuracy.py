@@ -23,7 +23,7 @@ from spacy.language import Language
 from spacy.training import Corpus
 from thinc.api import Config
 
-from spacy_elmo.cli.mixes import get_mixes
+from spacy_elmo.pipeline.mixes import get_mixes
 from spacy_elmo.recipe.project import without_elmo
 
 # task: data, config, component, score
@@ -31,8 +31,6 @@ TASKS = {
     "tagger": ("ewt", "tagger.cfg", "tagger", "tag_acc"),
     "ner": ("uner_ewt", "ner.cfg", "ner", "ents_f"),
     "ner_wnut": ("wnut17", "ner.cfg", "ner", "ents_f"),
-    # Of this one, only the arm "elmo" exists.
-    "tagger_finetune": ("ewt", "tagger_finetune.cfg", "tagger", "tag_acc"),
 }
 ARMS = {
     "spacy_default": "spaCy's default tok2vec",
@@ -120,12 +118,11 @@ def train(task: str, arm: str, seed: int, args: argparse.Namespace) -> Dict[str,
     run_python(*command)
     seconds = time.perf_counter() - start
     nlp = spacy.load(output / "model-best")
-    is_frozen = arm == "elmo" and "elmo" in nlp.pipe_names
     return {
         "score": nlp.meta["performance"][score],
         "seconds": round(seconds, 1),
         "command": " ".join(map(str, ["python", *command])),
-        **(of_elmo(nlp, output / "model-best", dev, score) if is_frozen else {}),
+        **(of_elmo(nlp, output / "model-best", dev, score) if arm == "elmo" else {}),
     }
 
 

@@ -151,11 +151,7 @@ def epochs(folder: Path, args: argparse.Namespace, n_words: int) -> Dict[str, An
     with ELMo; without its cache of sentences; with the same listener on ready-made
     vectors; without ELMo.
     """
-    rows = []
-    for sentence in read_rows(args.text):
-        rows.append(sentence)
-        if sum(map(len, rows)) >= n_words:
-            break
+    rows = read_rows(args.text, n_words)
     arms = {
         "ELMo": timed(tagger(rows, folder)),
         "ELMo, no cache": timed(tagger(rows, folder, sentence_cache_mb=0)),

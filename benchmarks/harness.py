@@ -31,6 +31,11 @@ FEATURES = {
     "avx512_bf16": "AVX-512 BF16", "amx_bf16": "AMX BF16", "amx_int8": "AMX INT8",
 }  # fmt: skip
 
+# The operations of torch that are matrix products, as its profiler calls them.
+PRODUCTS = {"aten::mm", "aten::bmm", "aten::addmm", "aten::addmm_", "aten::baddbmm",
+            "aten::baddbmm_", "mkldnn::_linear_pointwise",
+            "quantized::linear_with_input_q_dq_qweight_dq_output_fp32"}  # fmt: skip
+
 Arms = Dict[str, Callable[[], float]]
 Seconds = Dict[str, List[float]]
 

@@ -1,13 +1,15 @@
 """What the benchmarks of speed run: sentences, random biLMs and pipelines with them."""
 
 import argparse
+import math
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import spacy
 import torch
+from experiments.data import Rows
 from experiments.data import sentences as sentences_of
 from harness import ROOT, machine
 from spacy.language import Language
@@ -79,9 +81,18 @@ def read_sentences(path: Optional[Path], n_words: int) -> Sentences:
     return sentences
 
 
-def read_rows(path: Path) -> Iterator[List[List[str]]]:
-    """Of the tokens of each sentence of a treebank."""
-    return sentences_of(path.read_text(encoding="utf8"))
+def read_rows(path: Path, n_words: float = math.inf) -> List[Rows]:
+    """Rows of the tokens of each sentence of a treebank: of the first ones, until they
+    have n_words.
+    """
+    found: List[Rows] = []
+    n = 0
+    for rows in sentences_of(path.read_text(encoding="utf8")):
+        if n >= n_words:
+            break
+        found.append(rows)
+        n += len(rows)
+    return found
 
 
 def make_pipeline(weights: object, **arguments: Any) -> Language:

@@ -42,7 +42,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spacy_elmo.bilm import Options
-from spacy_elmo.bilm.characters import EOS
+from spacy_elmo.bilm.characters import EOS, PADDING
 from spacy_elmo.bilm.kernels import use_fusion
 from spacy_elmo.pretraining.config import Settings, read_settings
 from spacy_elmo.pretraining.corpus import Corpus, load_corpora
@@ -280,7 +280,7 @@ def products(settings: Settings, corpus: Corpus) -> float:
     per_token += 2 * P * settings.training.softmax.n_samples
     rows = start_run(settings, corpus).rows
     words = rows.read().words
-    lengths = (corpus.characters[words] != 261).sum(1).mean()
+    lengths = (corpus.characters[words] != PADDING).sum(1).mean()
     widest = max(w for w, _ in char_cnn.filters)
     per_word = lengths * widest * d * n + char_cnn.n_highway * 2 * n * n + n * P
     share = len(words) / settings.training.tokens_per_step

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Dict
 
 import torch
-from harness import ROOT, machine, make_parser, peak_products, save, table
+from harness import PRODUCTS, ROOT, machine, make_parser, peak_products, save, table
 from pretrain import WARM_UP, compile_all, our_step, products
 from torch.profiler import ProfilerActivity, profile
 
@@ -20,8 +20,6 @@ from spacy_elmo.pretraining.corpus import load_corpora
 from spacy_elmo.pretraining.training import keep_freed_memory
 
 STEPS = 4
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::addbmm", "aten::baddbmm",
-            "mkldnn::_linear_pointwise")  # fmt: skip
 # Parts of a step, and what the profiler calls them.
 PARTS = {
     "LSTMs, forward": ("TrainedLSTM",),

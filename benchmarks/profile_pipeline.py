@@ -17,7 +17,16 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import spacy
 import torch
-from harness import ROOT, machine, make_parser, save, table, take_turns, timed
+from harness import (
+    PRODUCTS,
+    ROOT,
+    machine,
+    make_parser,
+    save,
+    table,
+    take_turns,
+    timed,
+)
 from inputs import read_rows
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -31,11 +40,6 @@ from spacy_elmo.layers.caches import WordCache
 TURNS = 5
 SENTENCES_OF_A_DOC = 8
 LATENCY_WORDS = 10
-# The operations of torch that are matrix products; whatever else runs within the LSTM
-# layers are gates.
-PRODUCTS = {"aten::mm", "aten::bmm", "aten::addmm", "aten::addmm_", "aten::baddbmm",
-            "aten::baddbmm_", "mkldnn::_linear_pointwise",
-            "quantized::linear_with_input_q_dq_qweight_dq_output_fp32"}  # fmt: skip
 # The layers of Thinc whose time has a row of its own.
 LAYERS = {
     "elmo-listener": "listener",
@@ -59,7 +63,7 @@ def main() -> None:
     args = parser.parse_args()
     set_current_ops(NumpyOps(use_blis=bool(args.blis)))
     torch.set_num_threads(args.threads)
-    rows = read_words(args.text, args.words)
+    rows = read_rows(args.text, args.words)
     nlp = make_pipeline(rows, args.weights, args.precision)
     results = {
         "machine": machine(args.threads),
@@ -71,16 +75,6 @@ def main() -> None:
         "milliseconds per sentence": latency(nlp, rows),
     }
     save("profile_pipeline", results, render(results), args.output)
-
-
-def read_words(text: Path, n_words: int) -> List[Any]:
-    """The first sentences of a treebank."""
-    rows: List[Any] = []
-    for sentence in read_rows(text):
-        if sum(map(len, rows)) >= n_words:
-            break
-        rows.append(sentence)
-    return rows
 
 
 def make_pipeline(rows: List[Any], weights: str, precision: str) -> Language:

@@ -64,14 +64,6 @@ def run_spacy(_, name, *args):
     app(list(map(str, args)), standalone_mode=False)
 
 
-@pytest.mark.parametrize("script", sorted(SCRIPTS))
-def test_help(script, run, capsys):
-    with pytest.raises(SystemExit) as caught:
-        run(script, "--help")
-    assert caught.value.code == 0
-    assert "--output" in capsys.readouterr().out
-
-
 def test_speed(run, treebank, fast_bfloat16):
     args = ["--geometries", "toy", "--words", 60, "--turns", 1, "--text", treebank]
     # bfloat16 of processors that lack it takes a minute for the usual 2,048.

@@ -35,6 +35,7 @@ from spacy.util import load_config
 from task import create_corpus, to_predict
 from thinc.api import Config
 
+from spacy_elmo.storage import sha256
 from spacy_elmo.weights import resolve
 
 HERE = Path(__file__).resolve().parent
@@ -84,8 +85,9 @@ def main(
             result = {"run": runs[waiting[future]], **future.result()}
             # What another process has found since is kept.
             done = {**done, **done_of(runs, [path]), waiting[future]: result}
-            in_order = {key: done[key] for key in runs if key in done}
-            write_json(path, {"runs": in_order})
+            write_runs(path, runs, done)
+    # With what it shares with other experiments: the table's figures stand in one file.
+    write_runs(path, runs, done)
     text = render(plan, done)
     (experiment.parent / "results.md").write_text(text, encoding="utf8")
     if "plot" in plan:
@@ -175,7 +177,8 @@ def train_once(
         weights = str(work / run["weights"])
     config = make_config(run)
     said = {**run, "config": config}
-    said["biLM"] = digest(weights) if "elmo" in config["nlp"]["pipeline"] else None
+    has_elmo = "elmo" in config["nlp"]["pipeline"]
+    said["biLM"] = sha256(resolve(weights) / "weights.hdf5") if has_elmo else None
     key = hashlib.sha256(srsly.json_dumps(said, sort_keys=True).encode()).hexdigest()
     path = work / "results" / f"{key[:16]}.json"
     kept = work / "pipelines" / keep_as
@@ -189,11 +192,6 @@ def train_once(
             (folder / "output" / "model-best").rename(kept)
         shutil.rmtree(folder)
     return dict(srsly.read_json(path))
-
-
-def digest(weights: str) -> str:
-    file = resolve(weights) / "weights.hdf5"
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def train(
@@ -240,7 +238,7 @@ def train(
             if isinstance(scores.get(key), float):  # None where nothing is annotated
                 found["scores"][f"test_{key}"] = round(scores[key], 5)
     if "elmo" in nlp.pipe_names:
-        from spacy_elmo.cli.mixes import get_mixes
+        from spacy_elmo.pipeline.mixes import get_mixes
 
         found["mixes"] = get_mixes(nlp)
     print(f"{run}: {found}")
@@ -367,6 +365,10 @@ def done_of(runs: Dict[str, Run], paths: List[Path]) -> Dict[str, Run]:
     files = [srsly.read_json(path) for path in paths if path.is_file()]
     found = [result for file in files for result in file.get("runs", {}).values()]
     return {k: r for k, run in runs.items() for r in found if r.get("run") == run}
+
+
+def write_runs(path: Path, planned: Dict[str, Run], done: Dict[str, Run]) -> None:
+    write_json(path, {"runs": {key: done[key] for key in planned if key in done}})
 
 
 def write_json(path: Path, results: Dict[str, Any]) -> None:

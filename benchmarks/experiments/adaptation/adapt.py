@@ -4,7 +4,6 @@ dev text and the task's score, before and after.
     python adapt.py --data ../../../../shared/data/eval
 """
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Dict, List
@@ -18,10 +17,13 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
 from data import convert  # noqa: E402
-from harness import machine, save, table  # noqa: E402
+from harness import machine, run_python, save, table  # noqa: E402
 from plots import grouped_bars, mean_and_deviation  # noqa: E402
-from run import cell, digest, scores_of  # noqa: E402
+from run import cell, scores_of  # noqa: E402
 from run import main as run_experiment  # noqa: E402
+
+from spacy_elmo.storage import beside, sha256  # noqa: E402
+from spacy_elmo.weights import resolve  # noqa: E402
 
 ROOT = HERE.parents[2]
 # Task: its data, and how often its text is read.
@@ -36,7 +38,8 @@ def main(
 ) -> None:
     """Write results.md, results.json and results.png."""
     rows: Dict[str, Any] = {}
-    work = work / digest(weights)[:12]  # what is there of other weights is theirs
+    # What is there of other weights is theirs.
+    work = work / sha256(resolve(weights) / "weights.hdf5")[:12]
     for task, name in TASKS.items():
         texts = [
             plain_text(convert(data, name, part, work / "corpus"), work)
@@ -44,13 +47,13 @@ def main(
         ]
         adapted = work / f"adapted_{name}"
         elmo(
-            "pretrain", str(ROOT / "configs" / "pretrain_small.cfg"), str(adapted),
-            "--init-from", weights, "--paths.train", str(texts[0]),
-            "--paths.dev", str(texts[1]), "--corpus.tokenized", "true",
-            "--training.max_epochs", str(EPOCHS), "--training.rows", "16",
-            "--training.optimizer.learn_rate", "0.0005",
-            "--training.optimizer.warmup_steps", "20",
-            "--vocabulary.path", str(vocabulary(weights)),
+            "pretrain", ROOT / "configs" / "pretrain_small.cfg", adapted,
+            "--init-from", weights, "--paths.train", texts[0],
+            "--paths.dev", texts[1], "--corpus.tokenized", "true",
+            "--training.max_epochs", EPOCHS, "--training.rows", 16,
+            "--training.optimizer.learn_rate", 0.0005,
+            "--training.optimizer.warmup_steps", 20,
+            "--vocabulary.path", beside(resolve(weights), "vocab.txt"),
         )  # fmt: skip
         rows[task] = {
             "perplexity": {
@@ -82,20 +85,13 @@ def plain_text(path: Path, work: Path) -> Path:
     return target
 
 
-def vocabulary(weights: str) -> Path:
-    from spacy_elmo.storage import beside
-    from spacy_elmo.weights import resolve
-
-    return beside(resolve(weights), "vocab.txt")
-
-
-def elmo(*args: str) -> None:
-    subprocess.run([sys.executable, "-m", "spacy", "elmo", *args], check=True)
+def elmo(*args: object) -> None:
+    run_python("-m", "spacy", "elmo", *args)
 
 
 def perplexity(weights: str, text: Path, work: Path) -> float:
     output = work / "perplexity.json"
-    elmo("evaluate", weights, str(text), "--tokenized", "--output", str(output))
+    elmo("evaluate", weights, text, "--tokenized", "--output", output)
     return float(srsly.read_json(output)["average"])
 
 

@@ -20,8 +20,9 @@ import typer
 from spacy.training.initialize import convert_vectors
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
+from harness import run_python  # noqa: E402
 from run import make_config  # noqa: E402
 
 from spacy_elmo.text import find_texts, read_documents  # noqa: E402
@@ -82,8 +83,8 @@ def make_tok2vecs(
     config["nlp"].update(lang=lang, tokenizer=RULES)
     config["pretraining"]["n_save_every"] = SAVE_EVERY
     config.to_disk(work / "base.cfg")
-    spacy_(
-        "init", "fill-config", str(work / "base.cfg"), str(config_path),
+    run_python(
+        "-m", "spacy", "init", "fill-config", work / "base.cfg", config_path,
         "--pretraining", "--code", COMPONENTS,
     )  # fmt: skip
     before, options = 0.0, []
@@ -126,10 +127,6 @@ def paragraphs(text: str) -> Iterator[str]:
         document: Any
         for document in read_documents(file):
             yield from document
-
-
-def spacy_(*args: str) -> None:
-    subprocess.run([sys.executable, "-m", "spacy", *args], check=True)
 
 
 if __name__ == "__main__":

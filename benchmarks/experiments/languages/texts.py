@@ -7,7 +7,6 @@ Writes WORK/languages/hu: floret vectors, a tok2vec by `spacy pretrain`, and biL
 not made again; a biLM goes on from its checkpoint.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated, List
@@ -15,9 +14,10 @@ from typing import Annotated, List
 import typer
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "cost"))
+sys.path[:0] = [str(HERE.parent / "cost"), str(HERE.parents[1])]
 
 from alternatives import RULES, make_tok2vecs, make_vectors  # noqa: E402
+from harness import run_python  # noqa: E402
 
 from spacy_elmo.recipe.project import (  # noqa: E402
     PRETRAINING,
@@ -63,8 +63,7 @@ def make_bilms(code: str, text: Path, folder: Path, minutes: List[float]) -> Non
     for path in configs.values():
         bilm = path.with_suffix("")
         if not (bilm / "weights.hdf5").is_file():
-            command = ["-m", "spacy", "elmo", "pretrain", str(path), str(bilm)]
-            subprocess.run([sys.executable, *command], check=True)
+            run_python("-m", "spacy", "elmo", "pretrain", path, bilm)
 
 
 if __name__ == "__main__":

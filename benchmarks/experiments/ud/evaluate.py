@@ -19,6 +19,7 @@ from spacy.tokens import Doc, DocBin, Token
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
+from data import one_sentence  # noqa: E402
 from harness import machine, save, table  # noqa: E402
 from run import size_of  # noqa: E402
 
@@ -69,7 +70,7 @@ def score(nlp: Any, golds: Iterable[Doc]) -> Dict[str, float]:
     golds = list(golds)
     torch.set_num_threads(1)
     start = time.thread_time()
-    docs = list(nlp.pipe(one_sentence(gold) for gold in golds))
+    docs = list(nlp.pipe(one_sentence(gold.vocab, words(gold)) for gold in golds))
     seconds = time.thread_time() - start
     right: Counter[str] = Counter()
     for token, gold in zip(tokens(docs), tokens(golds)):
@@ -79,9 +80,8 @@ def score(nlp: Any, golds: Iterable[Doc]) -> Dict[str, float]:
     return {**{k: 100 * x / n for k, x in right.items()}, "words/s": n / seconds}
 
 
-def one_sentence(gold: Doc) -> Doc:
-    starts = [i == 0 for i in range(len(gold))]
-    return Doc(gold.vocab, words=[t.text for t in gold], sent_starts=starts)
+def words(doc: Doc) -> List[str]:
+    return [token.text for token in doc]
 
 
 def tokens(docs: Iterable[Doc]) -> Iterable[Token]:
