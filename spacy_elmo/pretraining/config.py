@@ -34,7 +34,7 @@ class PathSettings(StrictModel):
 class CorpusSettings(StrictModel):
     """[corpus]. Shares are of the documents."""
 
-    tokenized: bool = False  # lines are sentences whose words stand between blanks
+    tokenized: bool = False  # lines are sentences whose words stand between spaces
     max_length: Count = 256  # sentences are cut after this many words
     ascii_quotes: Share = 0.0  # read with ASCII quotes, so that both are learned
     lower_case: Share = 0.0

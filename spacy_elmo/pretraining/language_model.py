@@ -13,7 +13,7 @@ import torch
 from ..bilm import BiLM
 from ..bilm.batching import Ints1d, cut_by_length, make_reading
 from ..bilm.characters import BOS, EOS, check_words
-from ..bilm.kernels import casting
+from ..bilm.kernels import no_autocast
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
 from ..bilm.paths import find_files
 from ..bilm.tuning import MAX_BATCH_TOKENS
@@ -178,7 +178,7 @@ class LanguageModel:
         ranks = torch.arange(len(self.words), device=self.softmax.bias.device)
         joint = -torch.log(torch.log1p(1 / (ranks + 1.0)))
         before, after = [BOS, *words[:i]], [EOS, *words[:i:-1]]
-        with casting(joint):  # no autocast
+        with no_autocast(joint):
             for d, read in enumerate((before, after)):
                 x = self.bilm.encode_words(read)
                 layers, _ = self.bilm.run_direction(d, x, [1] * len(read))

@@ -59,7 +59,7 @@ def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) 
     require(rows >= n, "training.rows", f"at least the number of processes, {n}", rows)
     bilm = initialize(BiLM(settings.options), training.seed)
     softmax = Softmax(corpus.vocab_size, settings.options.lstm.projection_dim)
-    softmax.initialize(training.seed + 1, corpus.shares(training.seed))
+    softmax.initialize(training.seed + 1, corpus.targets)
     weights = nn.ModuleList([bilm, softmax]).to(processes.device)
     objective = Objective(bilm, softmax, corpus, training)
     if processes.n == 1 and processes.device.type == "cuda":

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..bilm.kernels import casting, fused, matmul
+from ..bilm.kernels import casting, fused, matmul, no_autocast
 from ..bilm.tuning import LOSS_TOKENS, MAX_LOGITS, MAX_LOGITS_OF_GPU
 from .vocabulary import Floats1d
 
@@ -65,18 +65,19 @@ class Softmax(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, width))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
-    def initialize(self, seed: int, shares: Optional[Floats1d] = None) -> "Softmax":
+    def initialize(self, seed: int, targets: Optional[Floats1d] = None) -> "Softmax":
         """Draw the weights.
 
-        shares (Floats1d): How often each word is a target, (vocab_size,): it begins as
+        targets (Floats1d): How often each word is a target, (vocab_size,): it begins as
             likely as that. A short run would need hundreds of updates to learn it.
         """
         generator = torch.Generator().manual_seed(seed)
         std = 1 / math.sqrt(self.weight.shape[1])
         nn.init.normal_(self.weight, 0.0, std, generator=generator)
-        if shares is not None:
+        if targets is not None:
+            n = targets + 0.5  # also of a word that is not there
             with torch.no_grad():
-                self.bias.copy_(torch.from_numpy(np.log(shares)))
+                self.bias.copy_(torch.from_numpy(np.log(n / n.sum())))
         return self
 
     def forward(self, h: Tensor, targets: Tensor, sample: Sample) -> Tensor:
@@ -94,7 +95,7 @@ class Softmax(nn.Module):
     def log_likelihood(self, h: Tensor, targets: Tensor) -> Tensor:
         """The exact log likelihood, (n,), of the targets in nats; see `forward`."""
         parts: List[Tensor] = []
-        with casting(h):  # no autocast
+        with no_autocast(h):
             for chunk in _token_chunks(h, len(self.bias)):
                 logits = matmul(h[chunk], self.weight.t()).add_(self.bias)
                 target = logits.gather(1, targets[chunk, None])[:, 0]

@@ -14,6 +14,7 @@ from spacy.language import Language
 
 from ..bilm.tuning import BATCH_DOCUMENTS, MAX_STRINGS
 from ..errors import CorpusError, Errors, unusable
+from ..segmenters import segment_sentences
 from .config import CorpusSettings
 
 # The sentences of a document.
@@ -64,9 +65,7 @@ class Tokenizer:
             if self.code is not None:
                 util.import_file("python_code", self.code)
             self._language = load_language(self.nlp_config)
-            # By name: the segmenters belong to the layers, which need not be known.
-            segmenter = util.registry.misc.get("spacy_elmo.segment_sentences.v1")
-            self._segment = segmenter(self.settings.max_length)
+            self._segment = segment_sentences(self.settings.max_length)
         return self._language
 
 

@@ -72,7 +72,7 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
         train, dev = load_corpora(settings, output)
         if processes.is_first:
             processes.wait()
-        _check_words(settings, train, dev)
+        _check_vocabulary(settings, train, dev)
         run = prepare_run(settings, train, processes)
         load_checkpoint(run, output)
         words, start = train.words[: train.vocab_size], settings.paths.init_from
@@ -298,7 +298,9 @@ def _has_compiler(device: torch.device) -> bool:
     return any(shutil.which(compiler) for compiler in (named, "clang++"))
 
 
-def _check_words(settings: Settings, train: Corpus, dev: Dict[str, Corpus]) -> None:
+def _check_vocabulary(
+    settings: Settings, train: Corpus, dev: Dict[str, Corpus]
+) -> None:
     """RAISES (CorpusError): If the vocabulary has no word of the training text."""
     if train.counts.unknown >= train.counts.words:
         path = settings.vocabulary.path or "made from the text"

@@ -6,7 +6,6 @@ import pytest
 import torch
 from thinc.api import Config
 
-import spacy_elmo.layers.segmenters  # noqa: F401 (registers the segmenters)
 from spacy_elmo.pretraining import training
 from spacy_elmo.pretraining.config import (
     CorpusSettings,

@@ -6,9 +6,9 @@ import pytest
 
 from spacy_elmo.bilm.characters import words_to_ids
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pretraining import corpus as corpus_module
+from spacy_elmo.pretraining import cache as cache_module
 from spacy_elmo.pretraining.config import CorpusSettings, VocabularySettings
-from spacy_elmo.pretraining.corpus import load_corpora
+from spacy_elmo.pretraining.corpus import load_corpora, load_corpus
 from spacy_elmo.pretraining.tokenizer import Tokenizer
 from spacy_elmo.pretraining.vocabulary import SPECIAL
 
@@ -64,10 +64,10 @@ def test_the_cache_is_reused_until_something_changes(
         tokenizer = Tokenizer({"lang": "en"}, settings)
         vocabulary = VocabularySettings(**{"min_count": 1, **limits})
         files, cache = [copy / "text.txt"], tmp_path / "text.txt.cache"
-        return corpus_module.load_corpus(files, cache, tokenizer, vocabulary, 16)
+        return load_corpus(files, cache, tokenizer, vocabulary, 16)
 
     with monkeypatch.context() as patch:
-        patch.setattr(corpus_module, "tokenize", None)
+        patch.setattr(cache_module, "tokenize", None)
         assert np.array_equal(again(TEXT).tokens, first.tokens)
         again(TEXT, n_process=2)
     assert again(TEXT, min_count=2).vocab_size == 5
@@ -95,7 +95,7 @@ def test_the_cache_is_made_anew_for_other_code(make_corpus, tmp_path, monkeypatc
     code = tmp_path / "code.py"
     code.write_text("x = 1")
     make_corpus(TEXT, code=code)
-    monkeypatch.setattr(corpus_module, "tokenize", None)
+    monkeypatch.setattr(cache_module, "tokenize", None)
     assert make_corpus(TEXT, code=code).n_documents == 2
     code.write_text("x = 2")
     with pytest.raises(TypeError):
@@ -126,20 +126,19 @@ def test_files_are_read_as_often_as_their_weights_say(make_corpus):
     assert not np.array_equal(corpus.epoch(4, seed=1), corpus.epoch(4, seed=2))
 
 
-def test_the_shares_of_words_are_those_among_the_targets(make_corpus):
+def test_the_targets_of_an_epoch_are_counted(make_corpus):
     corpus = make_corpus(TEXT, min_count=2)
-    # Half a count for each word, also for one that is not there. Of the ends of
-    # sentences, one is predicted forward and the other backward.
-    wanted = {"<S>": 3.5 / 2, "</S>": 3.5 / 2, "<UNK>": 3.5, "b": 3.5, "a": 2.5}
-    shares = dict(zip(corpus.words, corpus.shares(seed=0)))
-    assert shares == pytest.approx({w: n / 13 for w, n in wanted.items()})
+    # Of the ends of sentences, one is predicted forward and the other backward.
+    wanted = {"<S>": 1.5, "</S>": 1.5, "<UNK>": 3, "b": 3, "a": 2}
+    assert dict(zip(corpus.words, corpus.targets)) == wanted
 
 
-def test_the_shares_of_words_follow_the_weights_of_files(make_corpus):
+def test_the_targets_follow_the_weights_of_files(make_corpus):
     texts = ["a\n\n" * 10, "b\n\n" * 10]
     corpus = make_corpus(texts, settings={"weights": {"text-0": 0.3}})
-    shares = dict(zip(corpus.words, corpus.shares(seed=0)))
-    assert shares["a"] / shares["b"] == pytest.approx(3.5 / 10.5)
+    targets = dict(zip(corpus.words, corpus.targets))
+    assert targets["a"] == pytest.approx(3) and targets["b"] == 10
+    assert targets["</S>"] == pytest.approx(13 / 2)
 
 
 def test_the_vocabulary_is_that_of_the_text_as_it_is_read(make_corpus):

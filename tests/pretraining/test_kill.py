@@ -10,7 +10,7 @@ from runs import assert_same_run, run
 KILLS = int(os.environ.get("KILLS", "2"))
 
 
-def n_checkpoints(output):
+def last_checkpoint(output):
     """Changes whenever a checkpoint is written."""
     path = output / "checkpoint.pt"
     return path.stat().st_mtime_ns if path.is_file() else 0
@@ -27,8 +27,8 @@ def test_a_run_that_is_killed_again_and_again_ends_as_an_unbroken_one(
     run(config, unbroken)
     rng, n_kills = random.Random(0), 0
     while n_kills < KILLS:
-        process, before = start_process(run, config, broken), n_checkpoints(broken)
-        while process.is_alive() and n_checkpoints(broken) == before:
+        process, before = start_process(run, config, broken), last_checkpoint(broken)
+        while process.is_alive() and last_checkpoint(broken) == before:
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.15))
         if not process.is_alive():

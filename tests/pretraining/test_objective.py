@@ -6,7 +6,8 @@ from spacy_elmo.pretraining.corpus import load_corpora
 from spacy_elmo.pretraining.distributed import Processes
 from spacy_elmo.pretraining.objective import WindowReader
 from spacy_elmo.pretraining.run import start_run, train_step
-from spacy_elmo.pretraining.vocabulary import BOS_ID, EOS_ID
+from spacy_elmo.pretraining.softmax import draw_sample
+from spacy_elmo.pretraining.vocabulary import BOS_ID
 
 
 def test_a_window_is_read_as_its_sentences_are(make_settings, tmp_path):
@@ -14,12 +15,11 @@ def test_a_window_is_read_as_its_sentences_are(make_settings, tmp_path):
     settings = make_settings(state="zero", dropout=0.0, rows=3, unroll_steps=40)
     corpus, _ = load_corpora(settings, tmp_path / "out")
     run = start_run(settings, corpus)
-    inputs = run.rows.read().inputs
-    table = run.bilm.encode_words(corpus.words)
-    x = table[torch.from_numpy(inputs.reshape(2, -1))]
-    keep = inputs.reshape(2, -1, 1) != np.reshape([BOS_ID, EOS_ID], (2, 1, 1))
-    keep = torch.from_numpy(keep).float()
-    h, *after = run.objective.reader(x, keep, *run.state)
+    batch, read = run.rows.read(), []
+    run.objective.reader.register_forward_hook(lambda *found: read.append(found[2]))
+    sample = draw_sample(np.random.default_rng(0), 8, corpus.vocab_size)
+    run.objective(batch, run.state, sample)
+    ((h, *after),), inputs = read, batch.inputs
     forward, backward = h.detach().numpy().reshape(2, 40, 3, -1)
     n_read = 0
     for r in range(3):
