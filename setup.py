@@ -61,9 +61,8 @@ setup(
             "spacy_elmo.layers.architectures:build_embed_with_elmo",
         ],
         "spacy_misc": [
-            "spacy_elmo.segment_sentences.v1 = "
-            "spacy_elmo.layers.segmenters:segment_sentences",
-            "spacy_elmo.segment_docs.v1 = spacy_elmo.layers.segmenters:segment_docs",
+            "spacy_elmo.segment_sentences.v1 = spacy_elmo.segmenters:segment_sentences",
+            "spacy_elmo.segment_docs.v1 = spacy_elmo.segmenters:segment_docs",
         ],
         "spacy_cli": ["elmo = spacy_elmo.cli:app"],
         "srsly_msgpack_decoders": ["spacy_elmo = spacy_elmo.layers.user_data:decode"],

@@ -15,7 +15,7 @@ class MissingWeights(WeightsError, FileNotFoundError):
 
 
 class CorpusError(ValueError):
-    """A text corpus, its cache or a vocabulary cannot be used."""
+    """A text, a vocabulary, or what a command was given cannot be used."""
 
 
 class TrainingError(RuntimeError):
@@ -98,9 +98,12 @@ class Errors:
         "[ELMO009] No such file or directory: {path}. For a name such as en_elmo_sm, "
         "spacy_elmo.weights.resolve gives the path."
     )
-    E010 = "[ELMO010] {path} has options: give the .hdf5 file, or the folder of both."
+    E010 = (
+        "[ELMO010] {path} is an options file: give the .hdf5 file, or the folder that "
+        "has both."
+    )
     E011 = "[ELMO011] {path}: dataset '{name}' holds {problem}."
-    E012 = "[ELMO012] {path}: {problem}. The archive was not opened further."
+    E012 = "[ELMO012] {path}: {problem}. The archive was not read."
     E013 = (
         "[ELMO013] {url} is a URL: weights are read from a disk. Download its files "
         "into a folder and give that, or a name from 'python -m spacy elmo download'."
@@ -146,7 +149,7 @@ class Errors:
         "doc._.elmo = layers, shape (n_tokens, L + 1, width)."
     )
     # Corpus, vocabulary, pretraining
-    E050 = "[ELMO050] No text found at {path}."
+    E050 = "[ELMO050] No text found at {path}: {problem}."
     E051 = "[ELMO051] {path}: {problem}."
     E052 = (
         "[ELMO052] Too few documents ({documents:,} in an epoch) or tokens ({tokens:,"
@@ -165,8 +168,8 @@ class Errors:
     )
     E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to start over."
     E058 = (
-        "[ELMO058] Interrupted after step {step:,} of {n_steps:,}. All of it is saved: "
-        "run the same command again to resume."
+        "[ELMO058] Interrupted after step {step:,} of {n_steps:,}. Everything so far "
+        "is saved: run the same command again to resume."
     )
     E059 = (
         "[ELMO059] The vocabulary {path} has none of the words of the text. Give one "
@@ -181,7 +184,10 @@ class Errors:
         "nlpl/ID with a number of the NLPL repository's catalog."
     )
     E101 = "[ELMO101] {url} cannot be downloaded: {problem}."
-    E103 = "[ELMO103] {name} is not at {path} yet: python -m spacy elmo download {name}"
+    E103 = (
+        "[ELMO103] {name} is not downloaded yet (no {path}). Run: python -m spacy elmo "
+        "download {name}"
+    )
     # Other commands
     E080 = (
         "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "
@@ -214,7 +220,10 @@ class Errors:
         "[ELMO121] The brackets in the query {query!r} are around {word!r}, but the "
         "tokens there are {tokens}. Put them around one whole token."
     )
-    E122 = "[ELMO122] {pipeline} has no 'elmo' component. Give another, or --weights."
+    E122 = (
+        "[ELMO122] {pipeline} has no 'elmo' component. Give another pipeline, or use "
+        "--weights."
+    )
     E123 = "[ELMO123] {name} is a biLM, not a pipeline. Give a pipeline."
     E124 = (
         "[ELMO124] {layer!r} is neither a layer nor a mix{has}: use 'top', 'mean', the "
@@ -224,7 +233,10 @@ class Errors:
         "[ELMO125] This {type} has an ELMo vector of width {wanted}, and the {other} "
         "has {found}. Compare what the same 'elmo' component has seen."
     )
-    E126 = "[ELMO126] A --pipeline has its own: leave out --weights and --lang."
+    E126 = (
+        "[ELMO126] A --pipeline has its own weights and language: leave out --weights "
+        "and --lang."
+    )
     E127 = "[ELMO127] {path} is a pipeline with {n} biLMs. Give one of them: {paths}."
     # init and package
     E130 = (
@@ -237,20 +249,22 @@ class Errors:
     )
     E132 = (
         "[ELMO132] The treebank {name} has {n} Docs: too few to hold out one in "
-        "{every}. Give --dev, or more: except in a .spacy, {n_sents} sentences are one."
+        "{every}. Give --dev, or more: except in a .spacy, {n_sents} sentences make "
+        "one Doc."
     )
     E133 = (
         "[ELMO133] {path} is there already. Replace it with --force, or give another "
         "folder, --name or --version."
     )
-    E134 = "[ELMO134] Packages are made by 'build' or 'wheel': pip install build"
+    E134 = "[ELMO134] Building a package needs 'build' or 'wheel': pip install build"
     E135 = "[ELMO135] spaCy has no language {lang!r}.{hint} Give one of {known}."
     E136 = (
         "[ELMO136] spaCy's tokenizer for {lang!r} is not installed ({reason}). Install "
         "what it needs; or, if words stand between spaces, take spaCy's rules ("
         "--nlp.tokenizer '{{\"@tokenizers\": \"spacy.Tokenizer.v1\"}}' for 'pretrain', "
-        "--tokenizer for 'init', a --pipeline else); or give text that is split into "
-        "words (--corpus.tokenized true for 'pretrain', else --tokenized)."
+        "--tokenizer for 'init', or a --pipeline for the other commands); or give text "
+        "that is split into words (--corpus.tokenized true for 'pretrain', else "
+        "--tokenized)."
     )
     E137 = "[ELMO137] {path} has no license: give --license, or one in its meta.json."
     E138 = "[ELMO138] The package cannot be built ({reason}): see {path}."

@@ -63,7 +63,7 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
         elif "://" in str(path):
             problem = "URLs are not read. Download it first"
         where = looked_for(path or "''")
-        raise CorpusError(Errors.E050.format(path=f"{where}: {problem}"))
+        raise CorpusError(Errors.E050.format(path=where, problem=problem))
     for file in found:
         with file.open("rb") as opened:
             binary = b"\x00" in opened.read(4096)
@@ -133,7 +133,7 @@ def read_all(path: Union[str, Path], **how: Any) -> Iterator[Text]:
         for text in read_texts(file, **how):
             yield text
     if text is None:
-        raise CorpusError(Errors.E050.format(path=f"{path}: it is empty"))
+        raise CorpusError(Errors.E050.format(path=path, problem="it is empty"))
 
 
 def make_doc(nlp: Language, text: Text) -> Doc:

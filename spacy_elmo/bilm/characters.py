@@ -43,7 +43,7 @@ def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
     return ids
 
 
-def read_part(word: str, max_characters: int) -> Union[str, bytes]:
+def word_key(word: str, max_characters: int) -> Union[str, bytes]:
     """A key for what `words_to_ids` reads of a word: of a long one, only that."""
     if len(word) < max_characters:
         return word

@@ -34,6 +34,11 @@ def fused(function: Func, variant: Optional[Func] = None, **options: Any) -> Fun
 _compiled = cache(torch.compile)
 
 
+def no_autocast(x: Tensor) -> torch.autocast:
+    """Turn autocast off on the device of x."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
 @contextmanager
 def casting(weight: Tensor) -> Iterator[torch.dtype]:
     """Turn autocast off for a function that casts by itself.
@@ -43,7 +48,7 @@ def casting(weight: Tensor) -> Iterator[torch.dtype]:
     """
     device = weight.device.type
     on = torch.is_autocast_enabled(device)
-    with torch.autocast(device, enabled=False):
+    with no_autocast(weight):
         yield torch.get_autocast_dtype(device) if on else weight.dtype
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from .batching import Moves
-from .kernels import casting
+from .kernels import casting, no_autocast
 from .lstm_grad import TrainedLSTM
 from .lstm_predict import Arithmetic, BFloat16, Float32, Int8, predict
 from .options import LSTMOptions
@@ -109,7 +109,7 @@ class LSTMLayer(nn.Module):
             return y, LSTMState(*last)
         assert keep is None, "contiguous rows are for training"
         state = LSTMState(state.h.clone(), state.c.clone())
-        with casting(self.kernel):  # no autocast
+        with no_autocast(self.kernel):
             y = predict(self._arithmetic(), x, index, state, batch_sizes, moves, clips)
         return y, state
 

@@ -11,7 +11,7 @@ from ..errors import require
 from .batching import Ints1d, Moves, Reading, SentenceBatch, SentenceRows, make_batches
 from .characters import check_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
-from .kernels import casting
+from .kernels import no_autocast
 from .lstm import LSTMLayer, LSTMState, stack_states
 from .official_format import Layout, digest, layout, read_weights, write_files
 from .options import Options
@@ -206,7 +206,7 @@ class BiLM(nn.Module):
         width = self.options.char_cnn.max_characters_per_token
         ids = torch.from_numpy(words_to_ids(words, width))
         parts = ids.to(self.encoder.char_embed.device).split(MAX_BATCH_WORDS)
-        with casting(self.encoder.char_embed):  # no autocast
+        with no_autocast(self.encoder.char_embed):
             return torch.cat([self.encoder(part) for part in parts])
 
     @torch.no_grad()

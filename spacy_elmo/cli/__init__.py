@@ -8,7 +8,7 @@ from . import (  # noqa: F401
     evaluate,
     info,
     init,
-    mixes,
+    mix,
     neighbors,
     package,
     plot,

@@ -27,14 +27,20 @@ def embed_cli(
     layers: str = Opt(
         "all", "--layers", "-L", help=f"'all', {inputs.LAYERS}, or a trained 'mix'"
     ),
-    component: Optional[str] = Opt(None, "--component", "-c", help="Whose mix it is"),
-    dtype: Literal["float32", "float16"] = Opt("float32", "--dtype", "-d"),
+    component: Optional[str] = Opt(
+        None, "--component", "-c", help="Component whose mix to use"
+    ),
+    dtype: Literal["float32", "float16"] = Opt(
+        "float32", "--dtype", "-d", help="Precision of the numbers in the file"
+    ),
     tokenized: Optional[bool] = inputs.TOKENIZED,
     lang: Optional[str] = inputs.LANG,
     n_process: int = Opt(
         1, "--n-process", "-n", min=-1, help="Processes (-1 for all), or Ray's workers"
     ),
-    engine: Literal["local", "ray"] = Opt("local", "--engine", "-e"),
+    engine: Literal["local", "ray"] = Opt(
+        "local", "--engine", "-e", help="Run here, or as tasks of Ray Data"
+    ),
     silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
 ) -> None:
     """
@@ -64,9 +70,7 @@ def embed_cli(
         if layers == "mix":
             elmo, mix = _find_mix(nlp, component)
         layer = None if layers in ("all", "mix") else inputs.choose_layer(elmo, layers)
-        # Components before elmo may set the sentences that it reads.
-        names = nlp.component_names
-        for after in names[names.index(elmo.name) + 1 :]:
+        for after in inputs.components_after(nlp, elmo):
             nlp.remove_pipe(after)
         job = Job(nlp, layer, mix, dtype, tokenized, folder)
         # The texts are read here, and their files hashed, before the work begins: a bad
@@ -92,7 +96,9 @@ def _find_mix(nlp: Language, component: Optional[str]) -> Tuple["ELMo", "Mix"]:
     """The mix of a component, or the only one of the pipeline, and the `elmo` component
     with the biLM that it mixes.
     """
-    mixes = list(inputs.find_mixes(nlp))
+    from ..pipeline.mixes import find_mixes
+
+    mixes = list(find_mixes(nlp))
     found = [mix for mix in mixes if component in (None, mix[0])]
     if len(found) != 1:
         names = ", ".join(dict.fromkeys(name for name, _, _ in mixes)) or "none"

@@ -26,8 +26,8 @@ def evaluate_cli(
     ),
 ) -> Any:  # a Perplexity, for scripts
     """
-    Print the perplexity of a biLM on held-out text. It is forward, backward and
-    average, by the exact softmax, with bits per character.
+    Print forward, backward and average perplexity on held-out text, by the exact
+    softmax, and bits per character.
     """
     from ..pretraining.corpus import load_each
     from ..pretraining.evaluation import evaluate_files

@@ -1,4 +1,4 @@
-"""What several commands take: options, pipelines, texts, mixes."""
+"""What several commands take: options, pipelines, texts."""
 
 import re
 import sys
@@ -12,7 +12,6 @@ from spacy.cli._util import Arg, Opt
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import load_model
-from thinc.api import Model
 
 from .. import registry
 from ..errors import CorpusError, Errors, WeightsError, require
@@ -20,7 +19,6 @@ from ..storage import beside
 from ..text import make_doc, read_all
 
 if TYPE_CHECKING:
-    from ..layers.architectures import Encoder, Mix
     from ..pipeline.component import ELMo
     from ..pipeline.vector_hooks import Layer
     from ..pretraining.tokenizer import Tokenizer
@@ -130,6 +128,14 @@ def load_elmo(
     return nlp, elmo, bool(tokenized)
 
 
+def components_after(nlp: Language, elmo: "ELMo") -> List[str]:
+    """What need not run for the vectors. Components before `elmo` may set the sentences
+    that it reads.
+    """
+    names = nlp.component_names
+    return names[names.index(elmo.name) + 1 :]
+
+
 def choose_layer(elmo: "ELMo", layer: str) -> "Layer":
     """The layer that an option names; one that the biLM lacks is an error."""
     from ..pipeline.vector_hooks import check_layer
@@ -179,17 +185,3 @@ def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
             found, total = [], 0
     if found:
         yield found
-
-
-def find_mixes(nlp: Language) -> Iterator[Tuple[str, "Encoder", "Mix"]]:
-    """Find the mixes in all components of a pipeline, also in disabled ones.
-
-    YIELDS (Tuple[str, Model, Model]): The component's name, the encoder that the mix
-        reads (a listener, or a biLM), and the mix.
-    """
-    for name, component in nlp.components:
-        model = getattr(component, "model", None)
-        for node in model.walk() if isinstance(model, Model) else ():
-            for encoder, mix in zip(node.layers, node.layers[1:]):
-                if mix.name == "elmo-mix":
-                    yield name, encoder, mix

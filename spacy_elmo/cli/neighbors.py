@@ -23,9 +23,11 @@ def neighbors_cli(
         metavar="QUERY...",
         help='Sentence with one word in brackets: "She made a fine [play] on the ball"',
     ),
-    layer: str = Opt("top", "--layer", help=f"Layer to compare: {inputs.LAYERS}"),
+    layer: str = Opt("top", "--layer", "-L", help=f"Layer to compare: {inputs.LAYERS}"),
     n: int = Opt(5, "--n", "-n", min=1, help="Number of neighbors"),
-    limit: Optional[int] = Opt(None, "--limit", min=1, help="Tokens to search"),
+    limit: Optional[int] = Opt(
+        None, "--limit", min=1, help="Stop after this many tokens"
+    ),
     weights: Optional[str] = inputs.WEIGHTS,
     pipeline: Optional[str] = inputs.PIPELINE,
     lang: Optional[str] = inputs.LANG,
@@ -41,9 +43,7 @@ def neighbors_cli(
 
     nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
     choice = inputs.choose_layer(elmo, layer)
-    # Components before elmo may set the sentences that it reads.
-    names = nlp.component_names
-    nlp.select_pipes(disable=names[names.index(elmo.name) :])
+    nlp.select_pipes(disable=[elmo.name, *inputs.components_after(nlp, elmo)])
     tokens = [_find_word(nlp, query, tokenized) for query in queries]
     read = inputs.read_batches(nlp, corpus, tokenized, limit)
     batches = (list(nlp.pipe(docs)) for docs in read)

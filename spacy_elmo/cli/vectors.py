@@ -18,8 +18,12 @@ def vectors_cli(
     text: str = inputs.TEXT,
     output_path: Path = Arg(..., help="Output file, .gz to compress", dir_okay=False),
     layer: str = Opt("top", "--layer", "-L", help=f"Layer to average: {inputs.LAYERS}"),
-    max_words: int = Opt(20_000, "--max-words", "-n", min=1, help="Drop rarer words"),
-    min_count: int = Opt(1, "--min-count", "-m", min=1, help="Drop words below it"),
+    max_words: int = Opt(
+        20_000, "--max-words", "-n", min=1, help="Keep the most frequent words only"
+    ),
+    min_count: int = Opt(
+        1, "--min-count", "-m", min=1, help="Drop words seen fewer times"
+    ),
     words_path: Optional[Path] = Opt(
         None, "--words", help="More words, one per line", **inputs.FILE
     ),

@@ -68,8 +68,8 @@ def build_elmo(
     bilm (Model[List[Doc], List[Floats3d]]): spacy_elmo.BiLM.v1.
     dropout, l2, layer_norm, layers, init, trainable_mix: See ScalarMix.
     trainable (bool): Whether the task trains the biLM too.
-    learn_rate_scale (float): The share of the optimizer's learn rate that a trainable
-        biLM takes.
+    learn_rate_scale (float): The share of the optimizer's learning rate that a
+        trainable biLM takes.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
     """
     mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix, trainable)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..bilm import BiLM
-from ..bilm.characters import read_part
+from ..bilm.characters import word_key
 from ..bilm.model import Floats3d
 from ..errors import Warnings
 
@@ -48,7 +48,7 @@ class WordCache:
         width = bilm.options.lstm.projection_dim
         capacity = self.max_bytes // (4 * width)
         n = bilm.options.char_cnn.max_characters_per_token
-        keys = [read_part(word, n) for word in words]
+        keys = [word_key(word, n) for word in words]
         new = {key: w for key, w in zip(keys, words) if key not in self._rows}
         if len(self) + len(new) > capacity:
             self.clear()
@@ -82,7 +82,7 @@ class SentenceCache:
 
     max_bytes (int): Memory for the layers, 0 for none.
     folder (str): Keeps them on disk as well, for other processes and later runs, in a
-        file for each biLM. Not bounded.
+        file for each biLM and precision. Not bounded.
     """
 
     def __init__(self, max_bytes: int, folder: Optional[str] = None):

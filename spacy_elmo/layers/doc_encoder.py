@@ -9,8 +9,8 @@ from thinc.types import Floats3d
 from ..bilm.precision import PRECISIONS
 from ..bilm.tuning import MAX_BATCH_TOKENS
 from ..errors import Errors, require, require_number
+from ..segmenters import Segmenter, segment_sentences
 from .caches import SentenceCache, WordCache
-from .segmenters import Segmenter, segment_sentences
 from .shim import BiLMShim
 
 InT = List[Doc]
@@ -62,8 +62,10 @@ def build_bilm(
         precision=precision,
         device=device,
         max_batch_tokens=max_batch_tokens,
-        words=WordCache(int(cache_mb * 2**20)),
-        sentences=SentenceCache(int(sentence_cache_mb * 2**20), sentence_cache_path),
+        word_cache=WordCache(int(cache_mb * 2**20)),
+        sentence_cache=SentenceCache(
+            int(sentence_cache_mb * 2**20), sentence_cache_path
+        ),
     )
     return Model(
         "elmo-bilm",

@@ -80,7 +80,7 @@ def forward(
         wanted = component.digest
         if is_train:
             model.attrs["digest"] = wanted
-            component.open_sentences()  # its own update does, unless it is frozen
+            component.open_sentence_cache()  # its own update does, unless it is frozen
     found = [_layers_of(doc, wanted) for doc in docs]
     missing = [doc for doc, X in zip(docs, found) if X is None and len(doc)]
     if missing:

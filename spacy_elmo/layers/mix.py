@@ -11,8 +11,8 @@ from ..errors import Errors, require, require_number
 InT = List[Floats3d]
 OutT = List[Floats2d]
 
-# Adam moves a parameter by about the learn rate per step, 0.001 in spaCy's configs. On
-# this scale a thousand steps move w by up to 10.
+# Adam moves a parameter by about the learning rate per step, 0.001 in spaCy's configs.
+# On this scale a thousand steps move w by up to 10.
 W_SCALE = 10.0
 # Added to variances; a sum of squares below it counts as zero.
 EPSILON = 1e-12

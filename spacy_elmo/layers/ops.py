@@ -9,7 +9,7 @@ from typing import Any, Iterator, Optional
 import torch
 from thinc.api import Model, NumpyOps
 
-from ..bilm.kernels import casting, matmul
+from ..bilm.kernels import matmul, no_autocast
 from ..bilm.tuning import THREADED_PRODUCT
 
 
@@ -33,7 +33,7 @@ class TorchOps(NumpyOps):
             return super().gemm(x, y, out=out, trans1=trans1, trans2=trans2)
         a, b = (torch.from_numpy(self.as_contig(array)) for array in (x, y))
         a, b = a.t() if trans1 else a, b.t() if trans2 else b
-        with using_threads(n_threads), casting(a):  # no autocast
+        with using_threads(n_threads), no_autocast(a):
             z = matmul(a, b).numpy()
         if out is None:
             return z

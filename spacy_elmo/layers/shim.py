@@ -47,8 +47,8 @@ class BiLMShim(Shim):
     precision: str
     device: Optional[str]
     max_batch_tokens: int
-    words: WordCache
-    sentences: SentenceCache
+    word_cache: WordCache
+    sentence_cache: SentenceCache
     trainable: bool = False
     learn_rate_scale: float = 1.0  # if trainable: its share of the optimizer's
     # The content of META_FILE, which is saved with the weights.
@@ -80,26 +80,26 @@ class BiLMShim(Shim):
         self.trainable, self.learn_rate_scale = True, learn_rate_scale
         self.precision = "float32"
         # A word's vector changes with each update.
-        self.words = WordCache(0)
-        self.sentences = SentenceCache(0)
+        self.word_cache = WordCache(0)
+        self.sentence_cache = SentenceCache(0)
 
-    def open_sentences(self) -> None:
+    def open_sentence_cache(self) -> None:
         """From now on, in training, keep the layers of sentences."""
         with LOCK:
-            self.sentences.open(self.bilm, self.digest)
+            self.sentence_cache.open(self.bilm, self.digest)
 
     def encode(self, sentences: Sequence[List[str]]) -> List[Floats3d]:
         """The layers of each sentence, (n_words, L + 1, width)."""
         with LOCK:
-            found = self.sentences.get(sentences)
+            found = self.sentence_cache.get(sentences)
         new = [s for s, layers in zip(sentences, found) if layers is None]
         words, ids = number_words(new)
         with LOCK:
-            table = self.words.lookup(self.bilm, words)
+            table = self.word_cache.lookup(self.bilm, words)
         most = self.max_batch_tokens
         encoded = self.bilm.encode_ids(table, ids, max_batch_tokens=most)
         with LOCK:
-            self.sentences.put(new, encoded)
+            self.sentence_cache.put(new, encoded)
         computed = iter(encoded)
         return [next(computed) if layers is None else layers for layers in found]
 
@@ -108,7 +108,7 @@ class BiLMShim(Shim):
     ) -> Tuple[List[Floats3d], Optional[Backprop]]:
         """As `encode`, and what gives a trainable biLM the gradient of its layers."""
         if not self.trainable or not sentences:
-            self.open_sentences()
+            self.open_sentence_cache()
             return self.encode(sentences), None
         words, ids = number_words(sentences)
         batches = list(make_batches(ids, self.max_batch_tokens, share=False))
@@ -213,8 +213,8 @@ class BiLMShim(Shim):
             self._model = bilm.requires_grad_(self.trainable)
             self.meta = meta.read_bytes() if meta.is_file() else None
             self._file = self._digest = None
-            self.words.clear()
-            self.sentences.clear()
+            self.word_cache.clear()
+            self.sentence_cache.clear()
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "BiLMShim":
         # What Shim.copy calls. A trainable copy is a model of its own to the optimizer.

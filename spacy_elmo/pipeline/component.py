@@ -158,9 +158,9 @@ class ELMo(TrainablePipe):
     def annotate(self, docs: Sequence[Doc]) -> None:
         self.set_annotations(docs, self.predict(docs))
 
-    def open_sentences(self) -> None:
+    def open_sentence_cache(self) -> None:
         """From now on, in training, keep the layers of sentences."""
-        get_shim(self.model).open_sentences()
+        get_shim(self.model).open_sentence_cache()
 
     def update(
         self,
@@ -175,7 +175,7 @@ class ELMo(TrainablePipe):
         validate_examples(examples, "ELMo.update")
         if not self.listeners and self.vectors is None:
             warnings.warn(Warnings.W007.format(name=self.name), stacklevel=2)
-        self.open_sentences()
+        self.open_sentence_cache()
         self.annotate([eg.predicted for eg in examples])
         return {} if losses is None else losses
 

@@ -42,7 +42,7 @@ EVALUATIONS = 10
 # All of them together read a twentieth of what the run reads, or less.
 EVALUATED = 20 * EVALUATIONS
 CHECKPOINT_SECONDS = 120
-# The learn rate rises over at most a tenth of the run.
+# The learning rate rises over at most a tenth of the run.
 MAX_WARM_UP = 0.1
 # Of a pipeline. Its batches grow from a hundred words to six hundred in 1,800 steps:
 # five minutes of a core for four components (Portuguese, on the machine of speed.md).

@@ -7,7 +7,6 @@ from spacy.cli._util import app
 from thinc.api import Config
 from typer.testing import CliRunner
 
-import spacy_elmo.layers.segmenters  # noqa: F401 (registers the segmenters)
 from spacy_elmo import cli  # noqa: F401 (joins the commands to spaCy's)
 
 

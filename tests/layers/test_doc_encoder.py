@@ -13,7 +13,7 @@ from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import MissingWeights
 from spacy_elmo.layers.architectures import build_bilm
 from spacy_elmo.layers.doc_encoder import get_shim
-from spacy_elmo.layers.segmenters import segment_docs, segment_sentences
+from spacy_elmo.segmenters import segment_docs, segment_sentences
 
 NLP = spacy.blank("en")
 N_LAYERS, WIDTH = 3, 12
@@ -208,3 +208,18 @@ def test_vectors_take_no_part_in_autograd(layer):
         layer([NLP(TEXTS[0])], is_train=True)
     assert isinstance(X, np.ndarray)
     assert all(p.grad is None for p in get_shim(layer).bilm.parameters())
+
+
+def test_a_device_that_is_not_there_is_a_clear_error(calm_weights):
+    docs = random_docs(3)
+    for device in ("gpu", "meta", "cuda:99"):
+        with pytest.raises(ValueError, match=f"ELMO041.*'{device}'.*'cuda:1'"):
+            build_bilm(calm_weights, device=device).predict(docs)
+    assert len(build_bilm(calm_weights, device="cpu").predict(docs)) == len(docs)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_gpu_gives_the_vectors_of_the_cpu(calm_weights):
+    docs = random_docs(3)
+    on_gpu = build_bilm(calm_weights, device="cuda:0").predict(docs)
+    assert_all_close(on_gpu, build_bilm(calm_weights).predict(docs), 1e-4)

@@ -52,7 +52,7 @@ def fork_at_work(weights, folder):
     # with whatever it holds.
     nlp = spacy.blank("xx")
     shim = add_elmo(nlp, weights=weights, sentence_cache_path=folder)
-    shim.open_sentences()
+    shim.open_sentence_cache()
     texts = [f"Play {i} of them." for i in range(20)]
     wanted = list(nlp.pipe(texts))
     parent, encode_words = os.getpid(), BiLM.encode_words
@@ -72,7 +72,7 @@ def fork_at_work(weights, folder):
     docs = list(nlp.pipe([*texts, "A new one."], n_process=2, batch_size=5))
     thread.join()
     check(docs, wanted)
-    assert nlp("A new one.")._.elmo.any() and shim.sentences.is_open
+    assert nlp("A new one.")._.elmo.any() and shim.sentence_cache.is_open
 
 if __name__ == "__main__":
     weights, folder, *methods = sys.argv[1:]

@@ -1,13 +1,10 @@
-from typing import Any, Dict, List
-
 import srsly
 from spacy.cli._util import Arg
-from spacy.language import Language
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from .inputs import JSON, find_mixes, load_pipeline
+from .inputs import JSON, load_pipeline
 
 
 @app.command("mix")
@@ -19,6 +16,8 @@ def mix_cli(
     Print how each component of a pipeline mixes the layers. These are the weights s_0
     (token layer) to s_L, which sum to 1, and the scale gamma.
     """
+    from ..pipeline.mixes import get_mixes
+
     mixes = get_mixes(load_pipeline(pipeline))
     if not mixes:
         raise CorpusError(Errors.E080.format(pipeline=pipeline))
@@ -32,20 +31,3 @@ def mix_cli(
         rows.append([mix["component"], upstream, s, f"{mix['gamma']:.3f}"])
     header = ["Component", "Listens to", "s_0 ... s_L", "gamma"]
     msg.table(rows, header=header, divider=True)
-
-
-def get_mixes(nlp: Language) -> List[Dict[str, Any]]:
-    """What the components of a pipeline have learned about the layers of their biLM
-    (Peters et al. 2018, equation 1).
-
-    RETURNS (List[Dict[str, Any]]): For each mix "component", "upstream" (None if the
-        component has a biLM of its own), "s", a list of L + 1 floats, and "gamma".
-    """
-    from ..layers.mix import get_mix
-
-    found = []
-    for name, encoder, mix in find_mixes(nlp):
-        s, gamma = get_mix(mix)
-        listener = {"component": name, "upstream": encoder.attrs.get("upstream")}
-        found.append({**listener, "s": s.tolist(), "gamma": gamma})
-    return found

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc
 
-from spacy_elmo.layers.segmenters import (
+from spacy_elmo.segmenters import (
     punctuation_starts,
     segment_docs,
     segment_sentences,

@@ -8,7 +8,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span, Token
 from spacy.util import registry
 
-from ..errors import require_number
+from .errors import require_number
 
 Segmenter = Callable[[Doc], Iterable[Span]]
 
