@@ -63,7 +63,7 @@ def punctuation_starts(doc: Doc) -> List[int]:
     opening quote or bracket belongs to what follows, and a blank line ends a
     sentence.
     """
-    terminal = _TERMINAL | _GREEK_QUESTION if doc.lang_ == "el" else _TERMINAL
+    terminal = _TERMINAL | _GREEK_QUESTION if doc.lang_ in ("el", "grc") else _TERMINAL
     starts = [0]
     is_over = False  # The sentence has had its terminal punctuation.
     seen: Counter[int] = Counter()  # The tokens of the sentence.

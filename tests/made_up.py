@@ -13,6 +13,16 @@ FACTS = [
     "some sailors sing about storms",
     "no farmer sleeps until noon",
 ]
+# A sentence of a treebank.
+CONLLU = """\
+# text = Anna liest das Buch.
+1\tAnna\tAnna\tPROPN\tNE\tNumber=Sing\t2\tnsubj\t_\t_
+2\tliest\tlesen\tVERB\tVVFIN\t_\t0\troot\t_\t_
+3\tdas\tder\tDET\tART\t_\t4\tdet\t_\t_
+4\tBuch\tBuch\tNOUN\tNN\tNumber=Sing\t2\tobj\t_\tSpaceAfter=No
+5\t.\t.\tPUNCT\t$.\t_\t2\tpunct\t_\t_
+
+"""
 TINY_MODEL = {
     "lstm": {"dim": 32, "projection_dim": 12, "n_layers": 2, "cell_clip": 3,
              "proj_clip": 3, "use_skip_connections": True},

@@ -146,6 +146,7 @@ def test_segmenters_can_be_pickled(segmenter):
     "lang, sentences",
     [
         ("el", ["Ποιος είναι;", "Εγώ είμαι."]),  # a question mark, in Greek
+        ("grc", ["Τίς εἶ;", "Ἐγώ εἰμι."]),
         ("en", ["He came; she left.", "Why?"]),
         ("hi", ["यह एक है।", "वह दो है।"]),
         ("am", ["ሰላም ነው።", "ደህና ነኝ።"]),

@@ -1,4 +1,4 @@
-from typing import Dict, List, Sequence, Tuple, Union
+from typing import Dict, Iterable, List, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -59,12 +59,18 @@ def number_words(texts: Sequence[Sequence[str]]) -> Tuple[List[str], List[List[i
     return list(rows), ids
 
 
-def check_words(sentences: Sequence[Sequence[str]]) -> None:
-    """RAISES (ValueError): If a sentence is no list of strings."""
+def as_words(sentences: Iterable[Iterable[str]]) -> List[List[str]]:
+    """Sentences as lists of words.
+
+    RAISES (ValueError): If a sentence is a string, or has anything but strings.
+    """
+    found = []
     for i, sentence in enumerate(sentences):
         if isinstance(sentence, str):
             raise ValueError(Errors.E022.format(i=i, found="a string"))
-        for word in sentence:
+        found.append(list(sentence))
+        for word in found[-1]:
             if not isinstance(word, str):
-                found = f"of words that are a {type(word).__name__}"
-                raise ValueError(Errors.E022.format(i=i, found=found))
+                problem = f"of words that are a {type(word).__name__}"
+                raise ValueError(Errors.E022.format(i=i, found=problem))
+    return found

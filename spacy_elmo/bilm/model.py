@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from ..errors import require
 from .batching import Ints1d, Moves, Reading, SentenceBatch, SentenceRows, make_batches
-from .characters import check_words, number_words, words_to_ids
+from .characters import as_words, number_words, words_to_ids
 from .encoder import CharacterEncoder
 from .kernels import no_autocast
 from .lstm import LSTMLayer, LSTMState, stack_states
@@ -212,14 +212,14 @@ class BiLM(nn.Module):
     @torch.no_grad()
     def encode(
         self,
-        sentences: Sequence[Sequence[str]],
+        sentences: Iterable[Iterable[str]],
         state: Optional[LSTMState] = None,
         *,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
     ) -> Tuple[List[Floats3d], LSTMState]:
         """All layers for each word of each sentence.
 
-        sentences (Sequence[Sequence[str]]): Lists of words. The boundaries `<S>` and
+        sentences (Iterable[Iterable[str]]): Lists of words. The boundaries `<S>` and
             `</S>` are added and taken off again.
         state (LSTMState): What an earlier call with as many sentences returned.
             None starts from the zero state, so that the result depends on nothing but
@@ -232,7 +232,7 @@ class BiLM(nn.Module):
         RAISES (ValueError): If a sentence is no list of strings, or if the state has
             another number of rows.
         """
-        check_words(sentences)
+        sentences = as_words(sentences)
         words, ids = number_words(sentences)
         before = state or self.initial_state(len(sentences))
         rows, wanted = before.h.shape[2], f"{len(sentences)}, one per sentence"

@@ -42,6 +42,7 @@ def embed_cli(
         "local", "--engine", "-e", help="Run here, or as tasks of Ray Data"
     ),
     silent: bool = Opt(False, "--silent", "-S", help="No progress bar"),
+    code_path: Optional[Path] = inputs.CODE,
 ) -> None:
     """
     Write the layers of each line of a text to HDF5. The layout is that of AllenNLP's
@@ -65,11 +66,13 @@ def embed_cli(
         if output_path.exists() and (is_file or not output_path.is_dir()):
             raise CorpusError(Errors.E111.format(path=output_path))
         files = find_texts(text)
-        nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
-        mix = None
+        nlp, tokenized = inputs.load_reader(weights, pipeline, lang, tokenized)
+        mix = layer = None
         if layers == "mix":
             elmo, mix = _find_mix(nlp, component)
-        layer = None if layers in ("all", "mix") else inputs.choose_layer(elmo, layers)
+        else:
+            elmo = inputs.find_elmo(nlp, pipeline)
+            layer = None if layers == "all" else inputs.choose_layer(elmo, layers)
         for after in inputs.components_after(nlp, elmo):
             nlp.remove_pipe(after)
         job = Job(nlp, layer, mix, dtype, tokenized, folder)

@@ -7,7 +7,7 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ._app import app
-from .inputs import LANG, TEXT, TOKENIZED, VOCAB, read_tokenizer
+from .inputs import CODE, LANG, TEXT, TOKENIZED, VOCAB, read_tokenizer
 from .outputs import print_perplexities
 
 
@@ -24,6 +24,7 @@ def evaluate_cli(
     output_path: Optional[Path] = Opt(
         None, "--output", "-o", help="Output JSON file for the metrics", dir_okay=False
     ),
+    code_path: Optional[Path] = CODE,
 ) -> Any:  # a Perplexity, for scripts
     """
     Print forward, backward and average perplexity on held-out text, by the exact

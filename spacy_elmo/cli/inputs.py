@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import srsly
-from spacy.cli._util import Arg, Opt
+from spacy.cli._util import Arg, Opt, import_code
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import load_model
@@ -30,6 +30,9 @@ BATCH_LENGTH = 16_384
 PACKAGE_VERSION = r"\d+(\.\d+)*((a|b|rc|\.post|\.dev|\+)\w+)*"
 RULES = "spacy.Tokenizer.v1"  # needs no package
 
+# Options of a path
+FILE: Any = {"exists": True, "dir_okay": False}
+
 FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or not)"
 LAYERS = "'top', 'mean' of all, a number (0 is the token layer), or weights: .2,.3,.5"
 TEXT = Arg(..., help=f"Text: {FILES}")
@@ -37,9 +40,11 @@ WEIGHTS = Opt(None, "--weights", "-w", help="Name or path of a biLM [en_elmo_sm]
 PIPELINE = Opt(None, "--pipeline", "-p", help="Pipeline with an 'elmo' component")
 LANG = Opt(None, "--lang", "-l", help="Language of the text [as in training, or en]")
 TOKENIZED = Opt(None, "--tokenized/--raw", help="Split at spaces only [as in training]")
+CODE = Opt(
+    None, "--code", help="Python file with registered functions, to import",
+    callback=lambda path: import_code(path), **FILE,
+)  # fmt: skip
 VOCAB = Opt(None, "--vocab", "-v", help="Words of the softmax [vocab.txt beside it]")
-# Options of a path
-FILE: Any = {"exists": True, "dir_okay": False}
 JSON = Opt(False, "--json", "-j", help="Print JSON")
 
 
@@ -91,20 +96,18 @@ def load_pipeline(name: str) -> Language:
     return load_model(name)
 
 
-def load_elmo(
+def load_reader(
     weights: Optional[str],
     pipeline: Optional[str],
     lang: Optional[str],
     tokenized: Optional[bool],
-) -> Tuple[Language, "ELMo", bool]:
+) -> Tuple[Language, bool]:
     """Load the pipeline that the options of a command name.
 
-    RETURNS (Tuple[Language, ELMo, bool]): The pipeline, its `elmo` component, and
-        whether texts are to be split at spaces only.
-    RAISES (CorpusError): If the options exclude each other, or if the pipeline has no
-        such component.
+    RETURNS (Tuple[Language, bool]): The pipeline, and whether texts are to be split at
+        spaces only.
+    RAISES (CorpusError): If the options exclude each other.
     """
-    from ..pipeline.component import ELMo
     from ..pretraining.tokenizer import load_language
     from ..weights import resolve
 
@@ -119,13 +122,20 @@ def load_elmo(
         nlp = load_pipeline(pipeline)
     else:
         raise CorpusError(Errors.E126)
+    # spaCy's limit on the length of a text is for its parser.
+    nlp.max_length = sys.maxsize
+    return nlp, bool(tokenized)
+
+
+def find_elmo(nlp: Language, pipeline: Optional[str]) -> "ELMo":
+    """The first `elmo` component of a pipeline. It is an error if there is none."""
+    from ..pipeline.component import ELMo
+
     elmo = next((pipe for _, pipe in nlp.pipeline if isinstance(pipe, ELMo)), None)
     if elmo is None:
         raise CorpusError(Errors.E122.format(pipeline=pipeline))
-    # spaCy's limit on the length of a text is for its parser.
-    nlp.max_length = sys.maxsize
     elmo.model.initialize()
-    return nlp, elmo, bool(tokenized)
+    return elmo
 
 
 def components_after(nlp: Language, elmo: "ELMo") -> List[str]:

@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 from typing import List, Optional
 
 import srsly
@@ -33,6 +34,7 @@ def neighbors_cli(
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,
     as_json: bool = inputs.JSON,
+    code_path: Optional[Path] = inputs.CODE,
 ) -> None:
     """
     Search a corpus for the contexts nearest to that of a word. Nearest by the cosine
@@ -41,7 +43,8 @@ def neighbors_cli(
     """
     from ..pipeline.nearest import find_neighbors
 
-    nlp, elmo, tokenized = inputs.load_elmo(weights, pipeline, lang, tokenized)
+    nlp, tokenized = inputs.load_reader(weights, pipeline, lang, tokenized)
+    elmo = inputs.find_elmo(nlp, pipeline)
     choice = inputs.choose_layer(elmo, layer)
     nlp.select_pipes(disable=[elmo.name, *inputs.components_after(nlp, elmo)])
     tokens = [_find_word(nlp, query, tokenized) for query in queries]

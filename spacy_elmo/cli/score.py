@@ -25,6 +25,7 @@ def score_cli(
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,
     as_jsonl: bool = Opt(False, "--jsonl", "-j", help="Print JSON lines, not TSV"),
+    code_path: Optional[Path] = inputs.CODE,
 ) -> None:
     """
     Print how likely sentences and their words are. Each line of the text gives one

@@ -29,6 +29,7 @@ def vectors_cli(
     ),
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,
+    code_path: Optional[Path] = inputs.CODE,
 ) -> None:
     """
     Write static word vectors. Each word of a text gets the mean of its contextual
@@ -39,7 +40,8 @@ def vectors_cli(
 
     texts = read_texts(words_path, tokenized=True) if words_path else []
     words = [str(word) for text in texts for word in text]
-    nlp, elmo, tokenized = inputs.load_elmo(weights, None, lang, tokenized)
+    nlp, tokenized = inputs.load_reader(weights, None, lang, tokenized)
+    elmo = inputs.find_elmo(nlp, None)
     opener = gzip.open if output_path.suffix == ".gz" else open
     # Opened first, so that an output that cannot be written fails at once.
     with (

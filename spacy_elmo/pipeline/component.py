@@ -222,13 +222,18 @@ class ELMo(TrainablePipe):
             directory = util.ensure_path(path)
             get_shim(self.model).from_directory(directory)
             self.model.initialize()
-            if (directory.parent / "config.cfg").is_file():
-                self._check_source(directory.parent / "config.cfg")
+            config = directory.parent / "config.cfg"
+            if directory.name == self.name and config.is_file():
+                self._check_source(config)
         return self
 
     def _check_source(self, path: Path) -> None:
         """Warn if a config asks for other weights than the pipeline was saved with."""
-        components = util.load_config(path, interpolate=True).get("components", {})
+        try:
+            config = util.load_config(path, interpolate=True)
+        except ValueError:  # no pipeline's
+            return
+        components = config.get("components", {})
         own = components.get(self.name, {}).get("model", {}).get("weights")
         asked = get_shim(self.model).source
         if own not in (None, asked):

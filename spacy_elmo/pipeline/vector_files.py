@@ -60,7 +60,7 @@ class Job(NamedTuple):
             for name, pipe in self.nlp.pipeline
             if isinstance(pipe, Sentencizer)
         }
-        exclude = ["vocab", "meta.json", "config.cfg", elmo.name, *marks]
+        exclude = ["vocab", "meta", "config", elmo.name, *marks]
         pipeline = self.nlp.to_bytes(exclude=exclude) + json.dumps(marks).encode()
         return {
             "files": [[file.name, sha256_of(file)] for file in files],

@@ -3,8 +3,9 @@ a group of its own, which readers of that layout ignore.
 """
 
 import math
+from numbers import Integral
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import Iterable, List, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,12 @@ import torch
 
 from ..bilm import BiLM
 from ..bilm.batching import Ints1d, cut_by_length, make_reading
-from ..bilm.characters import BOS, EOS, check_words
+from ..bilm.characters import BOS, EOS, as_words
 from ..bilm.kernels import no_autocast
 from ..bilm.official_format import check_shape, open_hdf5, read_dataset
 from ..bilm.paths import find_files
 from ..bilm.tuning import MAX_BATCH_TOKENS
-from ..errors import Errors, WeightsError, require_number, unusable
+from ..errors import Errors, WeightsError, require, unusable
 from ..storage import beside
 from ..weights import resolve
 from .softmax import Softmax
@@ -93,12 +94,13 @@ class LanguageModel:
 
     @classmethod
     def from_path(
-        cls, weights: Union[str, Path], *, vocab_path: Optional[Path] = None
+        cls, weights: Union[str, Path], *, vocab_path: Union[str, Path, None] = None
     ) -> "LanguageModel":
         """Load a model that `spacy elmo pretrain` wrote.
 
         weights (str or Path): Its name or path.
-        vocab_path (Path): The words of its softmax, by default vocab.txt beside it.
+        vocab_path (str or Path): The words of its softmax, by default vocab.txt
+            beside it.
         RAISES (WeightsError): If the model cannot be read, or has no softmax, as the
             official ones.
         RAISES (CorpusError): If the vocabulary is missing or of another softmax.
@@ -106,7 +108,7 @@ class LanguageModel:
         path = resolve(weights)
         bilm = BiLM.from_path(path)
         softmax = read_softmax(path, bilm.options.lstm.projection_dim)
-        vocab_path = vocab_path or beside(path, VOCABULARY)
+        vocab_path = Path(vocab_path or beside(path, VOCABULARY))
         if not vocab_path.is_file():
             problem = "is not there. Give the file with the softmax's words (--vocab)"
             raise unusable(vocab_path, problem)
@@ -121,11 +123,11 @@ class LanguageModel:
         return word in SPECIAL or word not in self._ids
 
     def score(
-        self, sentences: Sequence[Sequence[str]], *, boundaries: bool = False
+        self, sentences: Iterable[Iterable[str]], *, boundaries: bool = False
     ) -> List[Floats2d]:
         """The surprisal of each word in bits, -log2 p, by the exact full softmax.
 
-        sentences (Sequence[Sequence[str]]): Lists of words. Each is read by itself.
+        sentences (Iterable[Iterable[str]]): Lists of words. Each is read by itself.
         boundaries (bool): With a first row for `<S>`, which only the backward
             direction predicts, and a last one for `</S>`, which only the forward
             direction does; the other value of these rows is 0. The columns then sum up
@@ -167,9 +169,9 @@ class LanguageModel:
             first, with ln p(w | before, after), which is normalized over the
             vocabulary without the special words.
         RAISES (IndexError): If the sentence has no such position.
-        RAISES (ValueError): If n is negative.
+        RAISES (ValueError): If n is negative, or no whole number.
         """
-        require_number("n", n, 0)
+        require(isinstance(n, Integral) and n >= 0, "n", "a number of words", n)
         (words,) = _without_boundaries([sentence])
         if not -len(words) <= i < len(words):
             wanted = f"a position in the {len(words)} words"
@@ -189,14 +191,13 @@ class LanguageModel:
         return [(self.words[k], p) for k, p in zip(ids.tolist(), scores.tolist())]
 
 
-def _without_boundaries(sentences: Sequence[Sequence[str]]) -> List[List[str]]:
+def _without_boundaries(sentences: Iterable[Iterable[str]]) -> List[List[str]]:
     """Special words of a text are no boundaries: they count as <UNK>.
 
     RAISES (ValueError): If a sentence is no list of strings.
     """
-    sentences = list(sentences)
-    check_words(sentences)
-    return [[UNK if word in SPECIAL else word for word in s] for s in sentences]
+    found = as_words(sentences)
+    return [[UNK if word in SPECIAL else word for word in s] for s in found]
 
 
 @torch.no_grad()

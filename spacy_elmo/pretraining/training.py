@@ -20,7 +20,13 @@ from tqdm import tqdm
 from wasabi import msg
 
 from ..bilm.kernels import use_fusion
-from ..bilm.paths import CHECKPOINT, OPTIONS_FILE, WEIGHTS_FILE
+from ..bilm.paths import (
+    CHECKPOINT,
+    OPTIONS_FILE,
+    OPTIONS_NAMES,
+    WEIGHTS_FILE,
+    WEIGHTS_NAMES,
+)
 from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
@@ -67,6 +73,7 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
             stack.enter_context(hold(output / LOCK_FILE, busy))
             for name in (CHECKPOINT, LOG, VOCABULARY, OPTIONS_FILE, WEIGHTS_FILE):
                 remove_leftovers(output, name)
+            _check_output(output)
         else:
             processes.wait()  # for the cache, which the first one makes
         train, dev = load_corpora(settings, output)
@@ -90,6 +97,17 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
             write_vocabulary(output / VOCABULARY, words)
             log = Log(settings, output, run.step)
         return _Training(run, dev, output, log).train()
+
+
+def _check_output(output: Path) -> None:
+    """RAISES (CorpusError): If there are the files of a model that is not of such a
+    run: it would be lost, or make a folder of two models.
+    """
+    own = (OPTIONS_FILE, WEIGHTS_FILE) if (output / LOG).is_file() else ()
+    for pattern in (*OPTIONS_NAMES[0], *WEIGHTS_NAMES[0]):
+        for file in output.glob(pattern):
+            if file.name not in own:
+                raise CorpusError(Errors.E111.format(path=file))
 
 
 def keep_freed_memory() -> None:

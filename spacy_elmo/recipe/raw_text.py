@@ -2,11 +2,13 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Set, Tuple
+from typing import Any, Iterator, List, NamedTuple, Set, Tuple, Union
 
+from spacy.tokens import Doc
 from spacy.training.batchers import minibatch_by_words
 
 from ..errors import CorpusError, Errors, unusable
+from ..segmenters import segment_sentences
 from ..storage import replacing
 from ..text import find_texts, read_documents
 
@@ -49,11 +51,13 @@ class Survey(NamedTuple):
         return cut / (self.words + self.heldout)
 
 
-def split_text(text: str, folder: Path) -> Survey:
+def split_text(text: str, folder: Path, tokenized: bool = False) -> Survey:
     """Check a text and divide it, in one pass.
 
     text (str): A file, a directory or a glob: see `text.find_texts`.
     folder (Path): Receives text.txt and heldout.txt.
+    tokenized (bool): Whether a Doc is taken as its sentences of tokens; else as its
+        text.
     RETURNS (Survey): What was found.
     RAISES (CorpusError): If there is no text, if it is not UTF-8, too little, or has no
         spaces between its words.
@@ -68,7 +72,7 @@ def split_text(text: str, folder: Path) -> Survey:
         text_path.open("w", encoding="utf8") as train,
         heldout_path.open("w", encoding="utf8") as heldout,
     ):
-        for piece in _pieces(text):
+        for piece in _pieces(text, tokenized):
             new: List[Words] = []
             for words in piece:
                 if len(words) < REPEATED_WORDS or hash(words) not in seen:
@@ -83,35 +87,45 @@ def split_text(text: str, folder: Path) -> Survey:
             lengths.update(len(word.encode("utf8")) for words in new for word in words)
             n_words[is_heldout] += sum(map(len, new))
             n_pieces[is_heldout] += 1
-        if sum(n_words) < MIN_WORDS:
-            found = sum(n_words)
-            problem = Errors.E130.format(path=text, found=found, wanted=MIN_WORDS)
-            raise CorpusError(problem)
-        length = sum(n_bytes * n for n_bytes, n in lengths.items()) / sum(n_words)
+        found = sum(n_words)
+        length = sum(n_bytes * n for n_bytes, n in lengths.items()) / max(1, found)
         if length > MAX_MEAN_LENGTH:
             raise CorpusError(Errors.E140.format(path=text, length=length))
+        if found < MIN_WORDS:
+            problem = Errors.E130.format(path=text, found=found, wanted=MIN_WORDS)
+            raise CorpusError(problem)
     return Survey(n_words[0], n_pieces[0], n_words[1], repeated, lengths)
 
 
-def _pieces(text: str) -> Iterator[List[Words]]:
+def _pieces(text: str, tokenized: bool) -> Iterator[List[Words]]:
     """Paragraphs of each document, or of each part of a long one."""
     for file in find_texts(text):
         for i, document in enumerate(read_documents(file, strict=True)):
             if i == 0 and _is_in_columns(document):
                 raise unusable(file, COLUMNS)
+            if isinstance(document, Doc):
+                document = _parts_of(document, tokenized)
             yield from minibatch_by_words(_paragraphs(document), PIECE_WORDS)
 
 
-def _is_in_columns(document: Any) -> bool:
+def _is_in_columns(document: Union[List[Any], Doc]) -> bool:
     """Whether a document is a sentence of a treebank: a word and its tags a line."""
     lines = [x for x in document if isinstance(x, str) and not x.startswith("#")]
     return bool(lines) and all(line.count("\t") > 1 for line in lines)
 
 
-def _paragraphs(document: Any) -> Iterator[Words]:
+def _parts_of(doc: Doc, tokenized: bool) -> List[Any]:
+    if not tokenized:
+        return doc.text.splitlines()
+    return [
+        [token.text for token in sentence if not token.is_space]
+        for sentence in segment_sentences()(doc)
+    ]
+
+
+def _paragraphs(document: List[Any]) -> Iterator[Words]:
     """The words of each paragraph; long ones in parts."""
-    parts = document if isinstance(document, list) else document.text.splitlines()
-    for part in parts:
+    for part in document:
         words = tuple(part.split() if isinstance(part, str) else part)
         for i in range(0, len(words), PIECE_WORDS):
             yield words[i : i + PIECE_WORDS]

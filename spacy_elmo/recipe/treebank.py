@@ -27,7 +27,8 @@ ANNOTATION = {
 ENTITY_TAG = re.compile(r"O|[BILU]-.+")
 # Between documents. The converter knows one form of it, and makes one Doc of each.
 DOCUMENT = re.compile(r"^-DOCSTART-.*\n?", re.MULTILINE)
-N_COLUMNS = 10  # of a .conllu; the seventh is the head
+N_COLUMNS, HEAD = 10, 6  # of a .conllu
+BLANK_LINES = re.compile(r"\n{2,}")
 
 Docs = List[Doc]
 
@@ -58,6 +59,8 @@ def read_treebank(path: Path) -> Docs:
                 raise unusable(path, f"the heads go in a circle at {words!r}")
             if token.tag_ in NO_TAG:
                 token.tag_ = ""
+            if token.dep_ in NO_TAG:
+                token.dep_ = ""  # to spaCy, its head is missing then
         # Makes spaCy train on these tokens, not on those of the tokenizer.
         doc.has_unknown_spaces = True
     if not components_for(docs):
@@ -77,17 +80,58 @@ def _read(path: Path) -> Iterable[Doc]:
     kind = "conllu" if suffix == ".conllu" else "conll"
     if suffix == ".iob" and autodetect_ner_format(data) == "iob":
         kind = "iob"
-    for number, line in enumerate(data.split("\n"), 1):
-        problem = _problem_in(line.strip(), kind)
-        if problem:
-            raise unusable(path, f"line {number}: {problem}")
-    data = DOCUMENT.sub("", data)
+    data = _checked(path, data, kind)
+    if kind == "conllu":
+        sentences = filter(None, (block.strip() for block in BLANK_LINES.split(data)))
+        data = "\n\n".join(map(_with_all_heads, sentences))
     return CONVERTERS[kind](data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)
 
 
+def _checked(path: Path, data: str, kind: str) -> str:
+    """Lines without comments.
+
+    RAISES (CorpusError): If a converter would misread a line, or fail at it without its
+        number.
+    """
+    lines, n_columns = [], 0
+    for number, line in enumerate(map(str.strip, data.split("\n")), 1):
+        if _is_comment(line, kind):
+            continue
+        problem = _problem_in(line, kind)
+        if not problem and kind == "conll" and not line.startswith("-DOCSTART-"):
+            before, n_columns = n_columns, len(line.split())
+            if before and n_columns and n_columns != before:
+                problem = f"it has {n_columns} columns, the line before {before}"
+        if problem:
+            raise unusable(path, f"line {number}: {problem}")
+        lines.append(line)
+    return DOCUMENT.sub("", "\n".join(lines))
+
+
+def _is_comment(line: str, kind: str) -> bool:
+    """A line that begins with # can be a word, except in a .conllu."""
+    if kind == "conllu":
+        return line.startswith("#")
+    return line == "#" or (line.startswith("# ") and bool(_problem_in(line, kind)))
+
+
+def _with_all_heads(sentence: str) -> str:
+    """A sentence of a .conllu. Words without a head get the root's, or else the first
+    word's: to the converter they are sentences of their own.
+    """
+    rows = [line.split("\t") for line in sentence.split("\n")]
+    words = [row for row in rows if row[0].isdigit()]
+    root = next((row[0] for row in words if row[HEAD] == "0"), None)
+    for row in words:
+        if row[HEAD] in NO_TAG:
+            row[HEAD], row[HEAD + 1] = root or "0", "_"
+            root = root or row[0]
+    return "\n".join(map("\t".join, rows))
+
+
 def _problem_in(line: str, kind: str) -> str:
-    """What a converter would misread, or fail at without a number of the line."""
-    if not line or line.startswith(("#", "-DOCSTART-")):
+    """What is wrong with a line, or nothing."""
+    if not line or line.startswith("-DOCSTART-"):
         return ""
     if kind != "conllu":
         tags = [line.split()[-1]]
@@ -98,7 +142,7 @@ def _problem_in(line: str, kind: str) -> str:
     columns = line.split("\t")
     if len(columns) != N_COLUMNS:
         return f"there are {len(columns)} columns between tabs, not {N_COLUMNS}"
-    is_word, head = columns[0].isdigit(), columns[6]
+    is_word, head = columns[0].isdigit(), columns[HEAD]
     is_bad = is_word and not (head.isdigit() or head in NO_TAG)
     return f"the head is {head!r}, not a number" if is_bad else ""
 

@@ -329,6 +329,12 @@ def test_a_string_in_place_of_words_is_refused(sentences, bilm):
         bilm.encode(sentences)
 
 
+def test_iterators_are_read_once(bilm, assert_close):
+    (wanted,), _ = bilm.encode([["A", "play"]])
+    (found,), _ = bilm.encode(iter(words) for words in [["A", "play"]])
+    assert_close(found, wanted)
+
+
 def test_no_sentences_give_no_arrays(bilm):
     layers, _ = bilm.encode([])
     assert list(layers) == []

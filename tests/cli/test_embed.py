@@ -108,7 +108,9 @@ def test_the_trained_mix_of_a_component(embed, nlp, tmp_path):
     )
 
 
-@pytest.mark.parametrize("reads", ["its upstream", "its own biLM"])
+@pytest.mark.parametrize(
+    "reads", ["its upstream", "its own biLM", "the only biLM, its own"]
+)
 def test_a_mix_is_of_the_biLM_that_its_component_reads(
     reads, embed, nlp, bilm_config, calm_weights, tmp_path
 ):
@@ -117,6 +119,8 @@ def test_a_mix_is_of_the_biLM_that_its_component_reads(
     if reads == "its upstream":
         nlp.add_pipe("elmo", name="second", config={"model": calm})
         tok2vec = listener_config("second")
+    elif reads != "its own biLM":
+        nlp.remove_pipe("elmo")
     tagger = add_task(nlp, "tagger", tok2vec=tok2vec)
     nlp.initialize(lambda: make_examples(nlp))
     nlp.to_disk(tmp_path / "pipeline")
@@ -333,6 +337,15 @@ def test_a_killed_run_loses_no_part(elmo, tiny_weights, tmp_path, monkeypatch):
     with h5py.File(tmp_path / "out.hdf5", "r") as h5:
         assert len(h5) == 1101
         assert json.loads(h5["1099"].attrs["words"])[1] == "1099"
+
+
+def test_the_same_weights_by_another_path_resume(
+    elmo, corpus, tiny_weights, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tiny_weights)
+    for weights in (tiny_weights, "."):
+        result = elmo("embed", corpus, tmp_path / "out", "-w", weights, "-S")
+        assert result.exit_code == 0, result.output
 
 
 def test_parts_of_other_settings_are_not_mixed_in(embed, elmo, corpus, tmp_path):

@@ -1,6 +1,5 @@
 """From raw text and annotated sentences to packages."""
 
-import gzip
 import json
 import os
 import random
@@ -24,22 +23,11 @@ from typer.testing import CliRunner
 from weasel.cli.run import update_lockfile
 from weasel.util import load_project_config
 
-from spacy_elmo.errors import CorpusError
 from spacy_elmo.pretraining import training
 from spacy_elmo.recipe import gain
 from spacy_elmo.recipe.project import measure_pace, pretrain_config, set_length
 from spacy_elmo.recipe.raw_text import Survey, split_text
-from spacy_elmo.recipe.treebank import components_for, read_treebank
 
-SENTENCE = """\
-# text = Anna liest das Buch.
-1\tAnna\tAnna\tPROPN\tNE\tNumber=Sing\t2\tnsubj\t_\t_
-2\tliest\tlesen\tVERB\tVVFIN\t_\t0\troot\t_\t_
-3\tdas\tder\tDET\tART\t_\t4\tdet\t_\t_
-4\tBuch\tBuch\tNOUN\tNN\tNumber=Sing\t2\tobj\t_\tSpaceAfter=No
-5\t.\t.\tPUNCT\t$.\t_\t2\tpunct\t_\t_
-
-"""
 ENTITIES = "Anna B-PER\nwohnt O\nin O\nBonn B-LOC\n. O\n\n"
 
 
@@ -54,7 +42,7 @@ def inputs(tmp_path_factory):
     lines = [" ".join(rng.choices(lexicon, k=12)) + "." for _ in range(2000)]
     (folder / "text").mkdir()
     (folder / "text" / "a.txt").write_text("\n".join(lines))
-    (folder / "train.conllu").write_text(120 * SENTENCE, encoding="utf-8-sig")
+    (folder / "train.conllu").write_text(120 * made_up.CONLLU, encoding="utf-8-sig")
     (folder / "names.iob").write_text(120 * ENTITIES)
     # A config of one's own need not have every setting.
     config = made_up.pretrain_config("", patience=3)
@@ -282,7 +270,9 @@ def test_languages_that_cannot_be_had(elmo, command, tmp_path, lang, problem):
 
 
 def test_a_treebank_of_other_tokens_is_a_warning(elmo, inputs, tmp_path):
-    other = SENTENCE.replace("\tSpaceAfter=No\n5\t.\t", "\tSpaceAfter=No\n5\t!?\t")
+    other = made_up.CONLLU.replace(
+        "\tSpaceAfter=No\n5\t.\t", "\tSpaceAfter=No\n5\t!?\t"
+    )
     for old, new in (("Anna", "Anna-"), ("liest", "liest,"), ("das", "das;")):
         other = other.replace(f"\t{old}\t", f"\t{new}\t")
     (tmp_path / "other.conllu").write_text(120 * other)
@@ -339,42 +329,28 @@ def test_dev_sentences_need_the_annotation_of_the_others(elmo, inputs, tmp_path)
     assert "ELMO051" in result.text and "has no tags (XPOS)" in result.text
 
 
-def test_a_treebank_without_xpos_has_no_tags(tmp_path):
-    path = tmp_path / "contractions.conllu"
-    row = "{0}\t{1}\t{1}\t{2}\t_\t_\t{3}\tdep\t_\t_\n"
-    words = [(1, "in", "ADP", 3), (2, "dem", "DET", 3), (3, "Haus", "NOUN", 0)]
-    rows = "".join(row.format(*columns) for columns in words)
-    path.write_text("1-2\tim" + 8 * "\t_" + "\n" + rows + "\n")
-    assert components_for(read_treebank(path)) == ["morphologizer", "parser"]
-
-
-@pytest.mark.parametrize("mark", ["-X- O O", "O", "-X- -X- O"])
-def test_marks_between_documents_are_no_words(tmp_path, mark):
-    path = tmp_path / "names.conll"
-    path.write_text(f"-DOCSTART- {mark}\n\n" + 12 * "Anna B-PER\nlacht O\n\n")
-    docs = read_treebank(path)
-    assert [len(doc) for doc in docs] == [20, 4]
-    assert {token.text for doc in docs for token in doc} == {"Anna", "lacht"}
-
-
 @pytest.mark.parametrize(
     "name, content, problem",
     [
         ("bad.conllu", "1\tAnna\n", "line 1: there are 2 columns"),
         (
             "bad.conllu",
-            SENTENCE.replace("\t2\tnsubj", "\tx\tnsubj"),
+            made_up.CONLLU.replace("\t2\tnsubj", "\tx\tnsubj"),
             "2: the head is",
         ),
-        ("bad.conllu", SENTENCE.replace("\t0\troot", "\t4\tobj"), "go in a circle"),
-        ("bad.conllu", "", "has no tags, no heads and no entities"),
-        ("bad.conllu", SENTENCE, "has 1 Docs: too few"),
         (
             "bad.conllu",
-            "\n" + SENTENCE.replace("Anna", "\xc4nna"),
+            made_up.CONLLU.replace("\t0\troot", "\t4\tobj"),
+            "go in a circle",
+        ),
+        ("bad.conllu", "", "has no tags, no heads and no entities"),
+        ("bad.conllu", made_up.CONLLU, "has 1 Docs: too few"),
+        (
+            "bad.conllu",
+            "\n" + made_up.CONLLU.replace("Anna", "\xc4nna"),
             "line 2 is not UTF-8",
         ),
-        ("bad.conllu.gz", SENTENCE, "is not readable"),
+        ("bad.conllu.gz", made_up.CONLLU, "is not readable"),
         ("bad.iob", "Anna B-PER\nBonn LOC\n", "line 2: the tag is 'LOC'"),
         ("bad.conll", "Anna B-PER\nMaier E-PER\n", "line 2: the tag is 'E-PER'"),
         ("bad.iob", "Anna|B-PER in|O\nBonn|LOC .|O\n", "line 2: the tag is 'LOC'"),
@@ -386,18 +362,3 @@ def test_treebanks_that_are_none(elmo, inputs, tmp_path, name, content, problem)
     result = elmo("init", inputs / "text", tmp_path / "out", "--lang", "de", "-t", path)
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
-
-
-def test_treebanks_may_be_compressed_and_from_windows(tmp_path):
-    path = tmp_path / "A.CONLLU.GZ"
-    path.write_bytes(gzip.compress(SENTENCE.replace("\n", "\r\n").encode()))
-    (doc,) = read_treebank(path)
-    assert [token.text for token in doc] == "Anna liest das Buch .".split()
-    assert components_for([doc]) == ["tagger", "morphologizer", "parser"]
-
-
-def test_text_without_spaces_is_told_what_to_do(tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(f"{i:05}" + "的一是" * 20 for i in range(20_000)))
-    with pytest.raises(CorpusError, match="ELMO140.*185 bytes.*--tokenized"):
-        split_text(str(text), tmp_path)

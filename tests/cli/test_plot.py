@@ -17,6 +17,13 @@ def test_the_curves_of_runs_become_a_picture(elmo, trained, tmp_path):
     assert image.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_picture_without_a_suffix_gets_one(elmo, trained, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = elmo("plot", trained[0], "-o", tmp_path / "curve")
+    assert result.exit_code == 0 and "curve.png" in result.text.replace(" ", "")
+    assert (tmp_path / "curve.png").is_file()
+
+
 def test_torn_lines_are_left_out(elmo, tmp_path):
     pytest.importorskip("matplotlib")
     log = tmp_path / "log.jsonl"

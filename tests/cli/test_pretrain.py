@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 import sys
 
 import pytest
@@ -50,6 +51,43 @@ def test_code_registers_a_tokenizer(elmo, config, tmp_path):
     assert result.exit_code == 0, result.output
     words = (tmp_path / "out" / "vocab.txt").read_text().splitlines()
     assert words[3:] == ["a b", "c d"]
+
+
+def test_commands_take_the_code_that_a_model_was_trained_with(
+    elmo, trained, texts, tmp_path
+):
+    model = shutil.copytree(trained[0], tmp_path / "model")
+    code, config = tmp_path / "code.py", model / "config.cfg"
+    code.write_text(
+        "import spacy\n"
+        "@spacy.registry.tokenizers('elmo_test_spaces')\n"
+        "def spaces():\n"
+        "    return lambda nlp: spacy.blank('en').tokenizer\n"
+    )
+    text = config.read_text().replace("tokenized = true", "tokenized = false")
+    config.write_text(text + "\n[nlp.tokenizer]\n@tokenizers = elmo_test_spaces\n")
+    runs = [
+        ("evaluate", model, texts[1]), ("score", texts[1], "-w", model),
+        ("embed", texts[1], tmp_path / "o.h5", "-w", model),
+        ("vectors", model, texts[1], tmp_path / "vectors.txt"),
+        ("neighbors", texts[1], "the [dog]", "-w", model),
+    ]  # fmt: skip
+    for run in runs:
+        result = elmo(*run, "--code", code)
+        assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("name", ["elmo_options.json", "elmo.hdf5", "weights.hdf5"])
+def test_another_model_in_the_folder_is_left_as_it_is(
+    elmo, config, texts, tmp_path, name
+):
+    output = tmp_path / "official"
+    output.mkdir()
+    (output / name).write_text("{}")
+    result = elmo("pretrain", config, output, "--paths.train", texts[0])
+    assert result.exit_code == 1
+    assert "ELMO111" in result.text and name in result.text.replace(" ", "")
+    assert [p.name for p in output.iterdir() if p.name[0] != "."] == [name]
 
 
 def test_what_the_message_about_a_tokenizer_advises(

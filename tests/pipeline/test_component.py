@@ -2,6 +2,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +174,20 @@ def test_other_weights_for_a_saved_pipeline_are_not_taken_silently(
     with pytest.warns(UserWarning, match=rf"W009.*{other_weights}.*{calm_weights}"):
         loaded = spacy.load(tmp_path, config=other)
     assert_same(loaded(TEXT)._.elmo, nlp(TEXT)._.elmo)
+
+
+@pytest.mark.parametrize(
+    "name, config",
+    [("my_bilm", '[components.elmo.model]\nweights = "x"'), ("elmo", "x = ${no.such}")],
+)
+def test_a_config_beside_weights_that_is_no_pipelines_is_nothing(
+    name, config, nlp, calm_weights, tmp_path
+):
+    (tmp_path / "config.cfg").write_text(config)
+    weights = shutil.copytree(calm_weights, tmp_path / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp.get_pipe("elmo").from_disk(weights)
 
 
 def test_what_is_excluded_is_not_saved(nlp, tmp_path):

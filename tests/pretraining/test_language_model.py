@@ -151,8 +151,10 @@ def test_substitutes_are_all_of_the_vocabulary_but_the_special_words(model):
     for i in (1, -2):
         with pytest.raises(IndexError, match=f"ELMO038.*in the 1 words, not {i}"):
             model.substitutes(["dog"], i)
-    with pytest.raises(ValueError, match="ELMO038.*n must be a number of at least 0"):
-        model.substitutes(["dog"], 0, -1)
+    for n in (-1, 2.0):
+        with pytest.raises(ValueError, match=f"ELMO038.*n must be .*words, not {n}"):
+            model.substitutes(["dog"], 0, n)
+    assert len(model.substitutes(["dog"], 0, np.int64(2))) == 2
 
 
 def test_autocast_changes_nothing(model):
@@ -172,6 +174,12 @@ def test_a_sentence_is_a_list_of_strings(model):
             model.substitutes(sentence, 0)
 
 
+def test_iterators_are_read_once(model):
+    (wanted,) = model.score([["the", "dog"]])
+    (found,) = model.score(iter([iter(["the", "dog"])]))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_weights_without_a_softmax_say_so(tiny_weights):
     with pytest.raises(WeightsError, match="ELMO054.*no softmax"):
         LanguageModel.from_path(tiny_weights)
@@ -183,7 +191,7 @@ def test_the_vocabulary_must_be_that_of_the_softmax(weights, tmp_path):
         LanguageModel.from_path(weights, vocab_path=other)
     write_vocabulary(other, VOCABULARY[:-1])
     with pytest.raises(CorpusError, match="ELMO051.*words, but the softmax"):
-        LanguageModel.from_path(weights, vocab_path=other)
+        LanguageModel.from_path(weights, vocab_path=str(other))
 
 
 def test_the_bundled_model_by_its_name():

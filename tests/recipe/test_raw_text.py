@@ -1,0 +1,39 @@
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+
+from spacy_elmo.errors import CorpusError
+from spacy_elmo.recipe.raw_text import HELDOUT, TEXT, split_text
+
+
+def test_text_without_spaces_is_told_what_to_do(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"{i:05}" + "的一是" * 20 for i in range(20_000)))
+    with pytest.raises(CorpusError, match="ELMO140.*185 bytes.*--tokenized"):
+        split_text(str(text), tmp_path)
+
+
+def test_little_text_without_spaces_is_not_called_short(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"{i:05}" + "的一是" * 20 for i in range(100)))
+    with pytest.raises(CorpusError, match="ELMO140"):
+        split_text(str(text), tmp_path)
+
+
+def test_docs_are_read_as_their_tokens_if_text_is_tokenized(tmp_path):
+    vocab, words = spacy.blank("zh").vocab, ["我们", "很", "好", "。"] * 20
+    starts = [i % 4 == 0 for i in range(80)]
+    docs = [
+        Doc(vocab, words=[f"{i}", *words[1:]], spaces=[False] * 80, sent_starts=starts)
+        for i in range(300)
+    ]
+    path = tmp_path / "text.spacy"
+    DocBin(docs=docs).to_disk(path)
+    with pytest.raises(CorpusError, match="ELMO140"):
+        split_text(str(path), tmp_path)
+    survey = split_text(str(path), tmp_path, tokenized=True)
+    assert survey.words + survey.heldout == 300 * 80
+    lines = [
+        (tmp_path / name).read_text("utf8").split("\n") for name in (TEXT, HELDOUT)
+    ]
+    assert {len(line.split()) for part in lines for line in part if line} == {4}

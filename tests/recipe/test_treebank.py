@@ -1,0 +1,88 @@
+import gzip
+
+import pytest
+from made_up import CONLLU
+
+from spacy_elmo.errors import CorpusError
+from spacy_elmo.recipe.treebank import components_for, read_treebank
+
+WITHOUT_HEADS = "".join(
+    "\t".join([*line.split("\t")[:6], "_", "_", "_", "_"]) + "\n" if line else "\n"
+    for line in CONLLU.split("\n")[1:-1]
+)
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(content, name="treebank.conllu"):
+        path = tmp_path / name
+        path.write_text(content, encoding="utf8")
+        return read_treebank(path)
+
+    return read
+
+
+def test_a_treebank_without_xpos_has_no_tags(read):
+    row = "{0}\t{1}\t{1}\t{2}\t_\t_\t{3}\tdep\t_\t_\n"
+    words = [(1, "in", "ADP", 3), (2, "dem", "DET", 3), (3, "Haus", "NOUN", 0)]
+    rows = "".join(row.format(*columns) for columns in words)
+    docs = read("1-2\tim" + 8 * "\t_" + "\n" + rows + "\n")
+    assert components_for(docs) == ["morphologizer", "parser"]
+
+
+@pytest.mark.parametrize("mark", ["-X- O O", "O", "-X- -X- O"])
+def test_marks_between_documents_are_no_words(read, mark):
+    text = f"-DOCSTART- {mark}\n\n" + 12 * "Anna B-PER\nlacht O\n\n"
+    docs = read(text, "names.conll")
+    assert [len(doc) for doc in docs] == [20, 4]
+    assert {token.text for doc in docs for token in doc} == {"Anna", "lacht"}
+
+
+def test_treebanks_may_be_compressed_and_from_windows(tmp_path):
+    path = tmp_path / "A.CONLLU.GZ"
+    path.write_bytes(gzip.compress(CONLLU.replace("\n", "\r\n").encode()))
+    (doc,) = read_treebank(path)
+    assert [token.text for token in doc] == "Anna liest das Buch .".split()
+    assert components_for([doc]) == ["tagger", "morphologizer", "parser"]
+
+
+def test_without_heads_no_parser_learns(read):
+    (doc,) = read(3 * WITHOUT_HEADS)
+    assert components_for([doc]) == ["tagger", "morphologizer"]
+    assert [len(sentence) for sentence in doc.sents] == [5, 5, 5]
+
+
+def test_where_some_sentences_have_no_heads_the_parser_learns_from_the_others(read):
+    (doc,) = read(CONLLU + WITHOUT_HEADS)
+    assert components_for([doc]) == ["tagger", "morphologizer", "parser"]
+    assert [len(sentence) for sentence in doc.sents] == [5, 5]
+    assert [token.has_head() for token in doc] == 5 * [True] + 5 * [False]
+
+
+def test_a_word_without_a_head_is_no_sentence(read):
+    (doc,) = read(CONLLU.replace("\t4\tdet\t", "\t_\t_\t"))
+    assert len(list(doc.sents)) == 1
+    assert [token.has_head() for token in doc] == [True, True, False, True, True]
+
+
+@pytest.mark.parametrize("between", ["\n\n", " \n", "\n# end of a part\n\n"])
+def test_empty_lines_and_comments_between_sentences(read, between):
+    (doc,) = read(CONLLU + between + CONLLU)
+    assert len(list(doc.sents)) == 2
+
+
+@pytest.mark.parametrize("name", ["names.conll", "names.iob"])
+@pytest.mark.parametrize("comment", ["# text = Anna lacht", "#", "# id 12 domain=de"])
+def test_comments_are_no_words(read, name, comment):
+    docs = read(f"{comment}\n# O\nAnna B-PER\nlacht O\n\n" * 3, name)
+    assert [token.text for doc in docs for token in doc] == 3 * ["#", "Anna", "lacht"]
+    assert {ent.label_ for doc in docs for ent in doc.ents} == {"PER"}
+
+
+@pytest.mark.parametrize(
+    "line, n", [("20\u00a0000\tO", 2), ("wohnt O", 3), ("wohnt VVFIN _ O", 3)]
+)
+def test_lines_of_a_sentence_have_the_same_columns(read, line, n):
+    first = "Anna\tB-PER" if n == 2 else "Anna NNP B-PER"
+    with pytest.raises(CorpusError, match=f"line 2: .* columns, the line before {n}"):
+        read(f"{first}\n{line}\n\n" * 3, "names.conll")
