@@ -65,7 +65,7 @@ def require_number(name: str, found: object, least: float, below: float = inf) -
     """RAISES (ValueError): If an argument is no number, or out of range. spaCy checks a
     config, but hands on a number in quotes as it is.
     """
-    holds = isinstance(found, Real) and least <= found < below
+    holds = isinstance(found, Real) and least <= float(found) < below
     upper = "" if below == inf else f" and below {below}"
     require(holds, name, f"a number of at least {least}{upper}", found)
 
