@@ -1,5 +1,6 @@
 """What benchmarks/experiments is made of: its configs, data, models and scores."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,13 +19,14 @@ pytest.importorskip("scorch", reason='pip install ".[experiments]"')
 
 FOLDER = Path(__file__).parent.parent / "benchmarks" / "experiments"
 PLANS = sorted(FOLDER.glob("*/experiment.yml"))
-sys.path[:0] = [str(FOLDER), str(FOLDER / "ud")]
+sys.path[:0] = [str(FOLDER), str(FOLDER / "ud"), str(FOLDER / "mixes")]
 
 import answers  # noqa: E402
 import components  # noqa: E402, F401
 import coref  # noqa: E402
 import data  # noqa: E402
 import evaluate  # noqa: E402
+import mixes  # noqa: E402
 import plots  # noqa: E402
 import roles  # noqa: E402
 import run  # noqa: E402
@@ -255,6 +257,27 @@ def test_a_model_learns_three_docs_by_heart_and_is_saved(
     nlp.to_disk(tmp_path)
     again = [Example(to_predict(eg.y), eg.y) for eg in examples]
     assert spacy.load(tmp_path).evaluate(again)[score] == 1.0
+
+
+def test_the_learned_weights_are_those_of_the_runs():
+    found = mixes.means_of(srsly.read_json(mixes.RESULTS)["runs"])
+    kept = srsly.read_json(FOLDER / "mixes" / "results.json")
+    for name, row in found.items():
+        assert [*kept[name]["s"], kept[name]["gamma"]] == pytest.approx(row)
+
+
+def test_a_result_of_files_that_have_changed_is_stale(tiny_weights, tmp_path):
+    weights = shutil.copytree(tiny_weights, tmp_path / "bilm_60")
+    settings = {"cfg": "tags", "data": "ewt", "encoder": "cnn_elmo", "set": {},
+                "limit": 0, "seed": 0, "weights": "bilm_60"}  # fmt: skip
+    files = run.made_of(settings, str(weights), tmp_path)
+    assert not run.is_stale({"run": settings, "made_of": files}, "", tmp_path)
+    with (weights / "weights.hdf5").open("ab") as file:
+        file.write(b"more")
+    assert run.is_stale({"run": settings, "made_of": files}, "", tmp_path)
+    assert not run.is_stale({"run": settings}, "", tmp_path)  # it does not say
+    shutil.rmtree(weights)
+    assert not run.is_stale({"run": settings, "made_of": files}, "", tmp_path)
 
 
 def test_a_treebank_is_learned_and_scored(tiny_weights, tmp_path):

@@ -18,14 +18,22 @@ def bars(plan: Plan, runs: Runs, path: Path) -> None:
     found = {
         arm: {
             task: mean_and_deviation(
-                [run["score"] for key, run in runs.items()
-                 if key.startswith(f"{task}/{arm}/")]
+                main_scores(plan, runs, task, arm)
             )
             for task in plan["tasks"]
         }
         for arm in plan["arms"]
     }  # fmt: skip
     grouped_bars(plan["title"], found, path)
+
+
+def main_scores(
+    plan: Plan, runs: Runs, task: str, arm: str, limit: int = 0
+) -> List[float]:
+    """By the seeds, the first score that the task's table has."""
+    score = next(iter(plan["tasks"][task]["scores"]))
+    keys = [f"{task}/{arm}/{limit or 'all'}/{seed}" for seed in plan["seeds"]]
+    return [runs[key]["scores"][score] for key in keys if key in runs]
 
 
 def mean_and_deviation(scores: List[float]) -> Tuple[float, float]:
@@ -64,9 +72,8 @@ def efficiency(plan: Plan, runs: Runs, path: Path) -> None:
         for arm in plan["arms"]:
             means = []
             for limit in limits:
-                keys = [f"{task}/{arm}/{limit or 'all'}/{s}" for s in plan["seeds"]]
-                scores = [100 * runs[k]["score"] for k in keys if k in runs]
-                means.append(statistics.mean(scores) if scores else float("nan"))
+                scores = main_scores(plan, runs, task, arm, limit)
+                means.append(100 * statistics.mean(scores or [float("nan")]))
             row[0].plot([1, 3, 10, 30, 100][: len(limits)], means, "o-", label=arm)
             keys = [f"{task}/{arm}/all/{s}" for s in plan["seeds"]]
             curves = [runs[k]["curve"] for k in keys if k in runs]
@@ -95,10 +102,9 @@ def minutes(plan: Plan, runs: Runs, path: Path) -> None:
         for i, task in enumerate(t for t in plan["tasks"] if t.startswith(f"{kind}_")):
             points = {"spaCy": 1.0, **arms}
             found = {
-                x: statistics.mean(scores)
+                x: 100 * statistics.mean(scores)
                 for arm, x in points.items()
-                if (scores := [100 * run["score"] for key, run in runs.items()
-                               if key.startswith(f"{task}/{arm}/")])
+                if (scores := main_scores(plan, runs, task, arm))
             }  # fmt: skip
             label = task.rpartition("_")[2]
             ax.plot(list(found), list(found.values()), "o-", color=f"C{i}", label=label)

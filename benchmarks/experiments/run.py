@@ -35,6 +35,7 @@ from spacy.util import load_config
 from task import create_corpus, to_predict
 from thinc.api import Config
 
+from spacy_elmo.errors import WeightsError
 from spacy_elmo.storage import sha256
 from spacy_elmo.weights import resolve
 
@@ -77,7 +78,11 @@ def main(
             pool.submit(train_once, run, data, weights, work, jobs, key * keep): key
             for key, run in runs.items()
             if fnmatch.fnmatch(key, only)
-            and (key not in done or keep and not (work / "pipelines" / key).is_dir())
+            and (
+                key not in done
+                or is_stale(done[key], weights, work)
+                or (keep and not (work / "pipelines" / key).is_dir())
+            )
         }
         for future in as_completed(waiting):
             if future.exception():
@@ -175,10 +180,8 @@ def train_once(
     """
     if "weights" in run:
         weights = str(work / run["weights"])
-    config = make_config(run)
-    said = {**run, "config": config}
-    has_elmo = "elmo" in config["nlp"]["pipeline"]
-    said["biLM"] = sha256(resolve(weights) / "weights.hdf5") if has_elmo else None
+    config, files = make_config(run), made_of(run, weights, work)
+    said = {**run, "config": config, "made_of": files}
     key = hashlib.sha256(srsly.json_dumps(said, sort_keys=True).encode()).hexdigest()
     path = work / "results" / f"{key[:16]}.json"
     kept = work / "pipelines" / keep_as
@@ -186,12 +189,39 @@ def train_once(
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = work / "runs" / key[:16]
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped
-        write_json(path, train(run, data, weights, work, folder, jobs))
+        result = train(run, data, weights, work, folder, jobs)
+        write_json(path, {**result, "made_of": files})
         if keep_as:
             kept.parent.mkdir(parents=True, exist_ok=True)
             (folder / "output" / "model-best").rename(kept)
         shutil.rmtree(folder)
     return dict(srsly.read_json(path))
+
+
+def made_of(run: Run, weights: str, work: Path) -> Dict[str, str]:
+    """Digests of the files that a run begins with: their names stay when they are made
+    anew.
+    """
+    paths = {key: work / run[key] for key in ("vectors", "init_tok2vec") if key in run}
+    if "elmo" in make_config(run)["nlp"]["pipeline"]:
+        paths["biLM"] = resolve(weights) / "weights.hdf5"
+    found = {}
+    for name, path in paths.items():
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        all_of_them = "".join(sha256(file) for file in files if file.is_file())
+        found[name] = hashlib.sha256(all_of_them.encode()).hexdigest()[:16]
+    return found
+
+
+def is_stale(result: Run, weights: str, work: Path) -> bool:
+    """Whether a result is of other files than are here now, as far as it says."""
+    run = result["run"]
+    if "weights" in run:
+        weights = str(work / run["weights"])
+    try:
+        return "made_of" in result and result["made_of"] != made_of(run, weights, work)
+    except (OSError, WeightsError):  # a file is not here
+        return False
 
 
 def train(

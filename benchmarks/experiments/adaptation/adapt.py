@@ -26,7 +26,7 @@ from spacy_elmo.storage import beside, sha256  # noqa: E402
 from spacy_elmo.weights import resolve  # noqa: E402
 
 ROOT = HERE.parents[2]
-# Task: its data, and how often its text is read.
+# Task: its data
 TASKS = {"sentiment": "sst5", "names_wnut": "wnut17", "inference": "snli"}
 EPOCHS = 1.0
 

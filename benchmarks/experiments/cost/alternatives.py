@@ -46,16 +46,19 @@ def main(
     text: Annotated[str, typer.Option(help="The text of the biLM: file or glob")],
     minutes: Annotated[List[int], typer.Option(help="Of `spacy pretrain`")] = [],  # noqa: B006
     work: Path = HERE.parent / "work",
+    vectors: Annotated[str, typer.Option(help="Folder in WORK")] = "vectors",
 ) -> None:
     """Write WORK/vectors and WORK/pretrained_MINUTES.bin."""
     work.mkdir(parents=True, exist_ok=True)
-    if not (work / "vectors").is_dir():
-        make_vectors(text, work)
+    if not (work / vectors).is_dir():
+        make_vectors(text, work, name=vectors)
     if minutes:
         make_tok2vecs(text, sorted(minutes), work)
 
 
-def make_vectors(text: str, work: Path, lang: str = "en") -> None:
+def make_vectors(
+    text: str, work: Path, lang: str = "en", name: str = "vectors"
+) -> None:
     import floret
 
     words, table = work / "words.txt", work / "vectors.floret"
@@ -68,7 +71,7 @@ def make_vectors(text: str, work: Path, lang: str = "en") -> None:
     words.unlink()
     # As `spacy init vectors`, which would ask for the package of Korean's tokenizer.
     convert_vectors(nlp, table, truncate=-1, prune=-1, mode="floret")
-    nlp.to_disk(work / "vectors")
+    nlp.to_disk(work / name)
 
 
 def make_tok2vecs(

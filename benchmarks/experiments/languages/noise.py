@@ -3,9 +3,11 @@
     python noise.py dev.spacy --pipeline spaCy=A --pipeline ELMo=B --output .
     python noise.py dev.spacy --pipeline ELMo=TAGGER --pipeline ELMo=PARSER --output .
 
-Of so many words in a hundred, one character is wrong: typed wrongly (left out, doubled,
-changed with its neighbor, or another letter of the text), or read wrongly by OCR. The
-choice of words and errors is that of the seed, the same for all pipelines.
+Of so many words of letters alone in a hundred, one character is wrong: typed wrongly
+(left out, doubled, changed with its neighbor, or another letter of the text), or read
+wrongly by OCR. Numbers and marks stay, and some errors change nothing: at 20 %, 15 to
+17 % of all words are another. The choice of words and errors is that of the seed, the
+same for all pipelines. LAS is spaCy's: without punctuation, with subtypes.
 """
 
 import random

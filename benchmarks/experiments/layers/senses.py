@@ -80,6 +80,13 @@ def main(
     grouped_bars(title, {"accuracy": accuracy}, HERE / "senses.png")
 
 
+def part_of_speech(key: str) -> str:
+    """The digit of a sense key of WordNet. Whether an adjective is a satellite (5) or
+    the head (3) of its cluster is known of the sense alone.
+    """
+    return key.partition("%")[2][:1].replace("5", "3")
+
+
 def read(path: Path) -> Iterator[Sentence]:
     """Sentences, the parts of multi-word expressions being words of their own."""
     words: List[str] = []
@@ -95,7 +102,7 @@ def read(path: Path) -> Iterator[Sentence]:
             if keys != "_":
                 key = keys.split(";")[0]
                 senses.append(
-                    Sense((lemma.lower(), key.partition("%")[2][:1] or pos), key,
+                    Sense((lemma.lower(), part_of_speech(key) or pos), key,
                           start, len(words), document)
                 )  # fmt: skip
         elif words:

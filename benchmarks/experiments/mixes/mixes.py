@@ -19,15 +19,7 @@ RESULTS = HERE.parent / "downstream" / "results.json"
 
 
 def main() -> None:
-    runs: Dict[str, Any] = srsly.read_json(RESULTS)["runs"]
-    found: Dict[str, List[Any]] = defaultdict(list)
-    for key, run in runs.items():
-        task = key.split("/")[0]
-        mixes = run.get("mixes", [])
-        for place, mix in zip(PLACES, mixes):
-            name = f"{task}, {place}" if len(mixes) > 1 else task
-            found[name].append([*mix["s"], mix["gamma"]])
-    means = {k: [statistics.mean(x) for x in zip(*rows)] for k, rows in found.items()}
+    means = means_of(srsly.read_json(RESULTS)["runs"])
     n_layers = len(next(iter(means.values()))) - 1
     header = ["", *(f"s_{j}" for j in range(n_layers)), "gamma"]
     rows = [[name, *row] for name, row in means.items()]
@@ -40,6 +32,18 @@ unless it says output: of [h; ELMo] after its encoder.
     results = {k: {"s": row[:-1], "gamma": row[-1]} for k, row in means.items()}
     save("results", results, about + table(header, rows, ".2f"), HERE)
     plot(means, HERE / "results.png")
+
+
+def means_of(runs: Dict[str, Any]) -> Dict[str, List[float]]:
+    """s_0 ... s_L and gamma of each task and place, means over the seeds."""
+    found: Dict[str, List[Any]] = defaultdict(list)
+    for key, run in runs.items():
+        task = key.split("/")[0]
+        mixes = run.get("mixes", [])
+        for place, mix in zip(PLACES, mixes):
+            name = f"{task}, {place}" if len(mixes) > 1 else task
+            found[name].append([*mix["s"], mix["gamma"]])
+    return {k: [statistics.mean(x) for x in zip(*rows)] for k, rows in found.items()}
 
 
 def plot(mixes: Dict[str, List[float]], path: Path) -> None:
