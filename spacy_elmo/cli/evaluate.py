@@ -27,8 +27,8 @@ def evaluate_cli(
     code_path: Optional[Path] = CODE,
 ) -> Any:  # a Perplexity, for scripts
     """
-    Print forward, backward and average perplexity on held-out text, by the exact
-    softmax, and bits per character.
+    Print the perplexity of a biLM on held-out text. Forward, backward and on average,
+    by the exact softmax, with bits per character.
     """
     from ..pretraining.corpus import load_each
     from ..pretraining.evaluation import evaluate_files

@@ -39,7 +39,7 @@ def worker_processes(weights, method):
         torch.rand(500, 500) @ torch.rand(500, 500)
         torch.rand(2_000_000).exp_()
     multiprocessing.set_start_method(method, force=True)
-    shim.words.clear()
+    shim.word_cache.clear()
     docs = list(nlp.pipe(texts, n_process=2, batch_size=150))
     assert [doc.text for doc in docs] == texts
     check(docs, wanted)
@@ -128,7 +128,7 @@ def test_a_forked_worker_waits_for_no_lock_of_its_parent(printed):
 def test_eight_threads_give_the_vectors_of_one(nlp):
     batches = [[f"Play {i} of {j} was good." for i in range(8)] for j in range(16)]
     wanted = [[doc._.elmo for doc in nlp.pipe(texts)] for texts in batches]
-    nlp.get_pipe("elmo").model.shims[0].words.clear()
+    nlp.get_pipe("elmo").model.shims[0].word_cache.clear()
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda texts: list(nlp.pipe(texts)), batches))
     for docs, arrays in zip(found, wanted):
