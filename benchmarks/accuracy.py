@@ -23,7 +23,7 @@ from spacy.language import Language
 from spacy.training import Corpus
 from thinc.api import Config
 
-from spacy_elmo.pipeline.mixes import get_mixes
+from spacy_elmo.pipeline.learned_weights import get_mixes
 from spacy_elmo.recipe.project import without_elmo
 
 # task: data, config, component, score

@@ -14,7 +14,7 @@ from spacy.cli import app
 from spacy.util import load_config
 from wasabi import msg
 
-from spacy_elmo.cli.mix import mix_cli
+from spacy_elmo.cli.mixes import mix_cli
 from spacy_elmo.recipe.project import without_elmo
 
 CONFIG = Path("configs/ner_tagger.cfg")

@@ -16,7 +16,7 @@ from thinc.api import Config, get_current_ops, use_ops
 
 import spacy_elmo
 from spacy_elmo.cli import app
-from spacy_elmo.pipeline.mixes import get_mixes
+from spacy_elmo.pipeline.learned_weights import get_mixes
 
 ROOT = Path(__file__).parent.parent
 PAGES = [

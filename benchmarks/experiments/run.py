@@ -268,7 +268,7 @@ def train(
             if isinstance(scores.get(key), float):  # None where nothing is annotated
                 found["scores"][f"test_{key}"] = round(scores[key], 5)
     if "elmo" in nlp.pipe_names:
-        from spacy_elmo.pipeline.mixes import get_mixes
+        from spacy_elmo.pipeline.learned_weights import get_mixes
 
         found["mixes"] = get_mixes(nlp)
     print(f"{run}: {found}")

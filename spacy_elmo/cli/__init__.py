@@ -8,7 +8,7 @@ from . import (  # noqa: F401
     evaluate,
     info,
     init,
-    mix,
+    mixes,
     neighbors,
     package,
     plot,

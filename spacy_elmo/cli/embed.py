@@ -99,7 +99,7 @@ def _find_mix(nlp: Language, component: Optional[str]) -> Tuple["ELMo", "Mix"]:
     """The mix of a component, or the only one of the pipeline, and the `elmo` component
     with the biLM that it mixes.
     """
-    from ..pipeline.mixes import find_mixes
+    from ..pipeline.learned_weights import find_mixes
 
     mixes = list(find_mixes(nlp))
     found = [mix for mix in mixes if component in (None, mix[0])]

@@ -16,7 +16,7 @@ def mix_cli(
     Print how each component of a pipeline mixes the layers. These are the weights s_0
     (token layer) to s_L, which sum to 1, and the scale gamma.
     """
-    from ..pipeline.mixes import get_mixes
+    from ..pipeline.learned_weights import get_mixes
 
     mixes = get_mixes(load_pipeline(pipeline))
     if not mixes:

@@ -4,7 +4,7 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_elmo.pipeline.mixes import get_mixes
+from spacy_elmo.pipeline.learned_weights import get_mixes
 
 S = [0.2, 0.3, 0.5]
 
