@@ -18,7 +18,7 @@ from typing import Any, Dict, List
 
 import spacy
 from experiments.data import convert
-from harness import ROOT, machine, make_parser, run_python, save, table
+from harness import ROOT, machine, machines, make_parser, run_python, save, table
 from spacy.language import Language
 from spacy.training import Corpus
 from thinc.api import Config
@@ -75,7 +75,7 @@ def main() -> None:
                 key = f"{task}/{arm}/{budget}/{seed}"
                 if args.fresh or key not in runs:
                     runs[key] = train(task, arm, seed, args)
-                    results = {"machine": machine(), "runs": runs}
+                    results = {"runs": runs}
                     save("accuracy", results, render(results), args.output)
 
 
@@ -119,6 +119,7 @@ def train(task: str, arm: str, seed: int, args: argparse.Namespace) -> Dict[str,
     seconds = time.perf_counter() - start
     nlp = spacy.load(output / "model-best")
     return {
+        "machine": machine(),
         "score": nlp.meta["performance"][score],
         "seconds": round(seconds, 1),
         "command": " ".join(map(str, ["python", *command])),
@@ -160,7 +161,7 @@ def render(results: Dict[str, Any]) -> str:
         parts += [
             f"{length}; dev.\n", table(["task", *names], rows)
         ]  # fmt: skip
-    return "\n".join([*parts, f"Machine: {results['machine']}.\n"])
+    return "\n".join([*parts, machines(runs) + "\n"])
 
 
 def of_seeds(runs: Runs, prefix: str, name: str) -> List[float]:

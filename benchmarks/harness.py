@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
@@ -64,6 +65,19 @@ def machine(threads: int = 0) -> str:
     if threads:
         parts.append(f"{threads} thread{'s' * (threads > 1)}")
     return ", ".join(parts)
+
+
+def machines(runs: Dict[str, Dict[str, Any]]) -> str:
+    """Where the runs were made: costs of different machines do not compare."""
+    named = Counter(run["machine"] for run in runs.values())
+    if len(named) < 2:
+        return f"Machine: {''.join(named)}."
+    most, *others = [name for name, _ in named.most_common()]
+    lines = [f"Machine: {most}, but for these:"]
+    for name in others:
+        keys = [key for key, run in runs.items() if run["machine"] == name]
+        lines.append(f"{', '.join(keys)}: {name}.")
+    return "\n".join(lines)
 
 
 def peak_products(dtype: torch.dtype, size: int = 2048) -> float:

@@ -17,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
@@ -42,7 +41,7 @@ from spacy_elmo.weights import resolve
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from harness import machine, table  # noqa: E402
+from harness import machine, machines, table  # noqa: E402
 
 Run = Dict[str, Any]
 Plan = Dict[str, Any]
@@ -350,19 +349,6 @@ def costs(plan: Plan, runs: Dict[str, Run]) -> List[List[str]]:
                 rows.append([f"{task}, {arm}", f"{medians[0]:.2f}",
                              *(f"{m:,.0f}" for m in medians[1:])])  # fmt: skip
     return rows
-
-
-def machines(runs: Dict[str, Run]) -> str:
-    """Where the runs were made: costs of different machines do not compare."""
-    named = Counter(run["machine"] for run in runs.values())
-    if len(named) < 2:
-        return f"Machine: {''.join(named)}."
-    most, *others = [name for name, _ in named.most_common()]
-    lines = [f"Machine: {most}, but for these:"]
-    for name in others:
-        keys = [key for key, run in runs.items() if run["machine"] == name]
-        lines.append(f"{', '.join(keys)}: {name}.")
-    return "\n".join(lines)
 
 
 def scores_of(
