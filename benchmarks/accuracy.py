@@ -75,8 +75,7 @@ def main() -> None:
                 key = f"{task}/{arm}/{budget}/{seed}"
                 if args.fresh or key not in runs:
                     runs[key] = train(task, arm, seed, args)
-                    results = {"runs": runs}
-                    save("accuracy", results, render(results), args.output)
+                    save("accuracy", {"runs": runs}, render(runs), args.output)
 
 
 def make_config(task: str, arm: str, args: argparse.Namespace) -> Config:
@@ -134,9 +133,8 @@ def of_elmo(nlp: Language, path: Path, dev: Path, score: str) -> Dict[str, Any]:
     return {"mixes": get_mixes(nlp), "score_int8": scores[score]}
 
 
-def render(results: Dict[str, Any]) -> str:
+def render(runs: Runs) -> str:
     """Tasks by arms: mean and deviation over the seeds."""
-    runs = results["runs"]
     parts = []
     for budget in sorted({key.split("/")[2] for key in runs}):
         of_budget = [key for key in runs if f"/{budget}/" in key]
