@@ -280,7 +280,8 @@ def test_a_result_of_files_that_have_changed_is_stale(tiny_weights, tmp_path):
     assert not run.is_stale({"run": settings, "made_of": files}, "", tmp_path)
 
 
-def test_a_treebank_is_learned_and_scored(tiny_weights, tmp_path):
+@pytest.mark.parametrize("name", ["ud", "ud_finetune"])
+def test_a_treebank_is_learned_and_scored(name, tiny_weights, tmp_path):
     nlp = spacy.blank("en")
     docs = [
         Doc(
@@ -298,6 +299,13 @@ def test_a_treebank_is_learned_and_scored(tiny_weights, tmp_path):
         "paths.elmo": str(tiny_weights), "training.max_steps": 25,
         "training.eval_frequency": 25,
     }  # fmt: skip
-    train(FOLDER.parents[1] / "configs" / "ud.cfg", tmp_path, overrides=overrides)
-    scores = evaluate.score(spacy.load(tmp_path / "model-last"), docs)
+    config = FOLDER.parents[1] / "configs" / f"{name}.cfg"
+    train(config, tmp_path, overrides=overrides)
+    trained = tmp_path / "model-last"
+    scores = evaluate.score(spacy.load(trained), docs)
     assert all(scores[name] == 100 for name in ("UPOS", "XPOS", "UAS", "LAS"))
+    for of in ("ELMo", "another"):  # which leaves the first one in its place
+        evaluate.main([path], [f"{of}={trained}"], tmp_path)
+    shown = (tmp_path / "results.md").read_text()
+    assert shown.count("| docs | 100.0 | 100.0 |") == 2
+    assert "| ELMo | docs |" in shown and "| another | docs |" in shown

@@ -2,9 +2,12 @@
 script of the CoNLL 2018 shared task counts: all tokens, punctuation too, and relations
 without their subtypes.
 
-    python evaluate.py corpus/ewt_dev.spacy --model training/ud/model-best
+    python evaluate.py corpus/ewt_dev.spacy --pipeline ELMo=training/ud/model-best
+
+Other pipelines in results.json stay there.
 """
 
+import json
 import sys
 import time
 from collections import Counter
@@ -20,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
 from data import one_sentence  # noqa: E402
-from harness import machine, save, table  # noqa: E402
+from harness import machine, machines, save, table  # noqa: E402
 from run import size_of  # noqa: E402
 
 # Gold tokens too: UPOS, XPOS, LAS of the test part, and of which release.
@@ -28,42 +31,49 @@ PUBLISHED = [
     ["UDPipe 1.2, without contextual vectors", "2.5", "94.4", "93.9", "81.1"],
     ["UDPipe 2 on a frozen multilingual BERT", "2.15", "97.50", "97.17", "91.52"],
 ]
+COLUMNS = ["UPOS", "XPOS", "lemmas", "UAS", "LAS"]
 
 
 def main(
     paths: List[Path],
-    model: Annotated[List[Path], typer.Option(help="Folders of trained pipelines")],
+    pipeline: Annotated[List[str], typer.Option(help="NAME=PATH; can be repeated")],
     output: Path = HERE,
 ) -> None:
     """Write results.json and results.md."""
-    found: Dict[str, Dict[str, Dict[str, float]]] = {}
-    for folder in model:
+    results = output / "results.json"
+    found: Dict[str, Dict[str, Any]] = {}
+    if results.is_file():
+        found = json.loads(results.read_text())["pipelines"]
+    for given in pipeline:
+        name, _, folder = given.partition("=")
         nlp = spacy.load(folder)
-        name = folder.parent.name
-        found[name] = {
+        parts = {
             path.stem: score(nlp, DocBin().from_disk(path).get_docs(nlp.vocab))
             for path in paths
         }
-        for scores in found[name].values():
-            scores["MB"] = size_of(folder) / 2**20
-    columns = list(next(iter(next(iter(found.values())).values())))
+        megabytes = size_of(Path(folder)) / 2**20
+        found[name] = {"machine": machine(), "MB": megabytes, "parts": parts}
+    save("results", {"pipelines": found}, render(found), output)
+
+
+def render(found: Dict[str, Dict[str, Any]]) -> str:
     rows = [
-        [name, part, *(f"{scores[column]:,.1f}" for column in columns)]
-        for name, parts in found.items()
-        for part, scores in parts.items()
+        [name, part, *(f"{x:,.1f}" for x in scores.values()), f"{of['MB']:.0f}"]
+        for name, of in found.items()
+        for part, scores in of["parts"].items()
     ]
-    text = f"""# A pipeline on Universal Dependencies, English EWT 2.16
+    header = ["pipeline", "part", *COLUMNS, "words/s", "MB"]
+    return f"""# A pipeline on Universal Dependencies, English EWT 2.16
 
 Gold tokens and sentences; accuracies in percent. Words per second of the whole pipeline
 in prediction, by the processor time of one core.
 
-{table(["pipeline", "part", *columns], rows)}
+{table(header, rows)}
 What others have published (github.com/ufal/udpipe), on the test part of other releases:
 
 {table(["", "UD", "UPOS", "XPOS", "LAS"], PUBLISHED)}
-Machine: {machine()}.
+{machines(found)}
 """
-    save("results", {"machine": machine(), "pipelines": found}, text, output)
 
 
 def score(nlp: Any, golds: Iterable[Doc]) -> Dict[str, float]:
