@@ -213,6 +213,10 @@ class Errors:
         "full, and run the command again; or give another place."
     )
     E116 = "[ELMO116] Interrupted. Run the same command again to resume."
+    E117 = (
+        "[ELMO117] One of {n} processes died, perhaps because memory ran out. Take "
+        "fewer (--n-process of 'embed', corpus.n_process of 'pretrain')."
+    )
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected exactly "
         'one. Mark it like this: "He made a spectacular [play] on the ball".'

@@ -1,4 +1,4 @@
-from itertools import groupby
+from os import cpu_count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple
 
@@ -51,7 +51,13 @@ def embed_cli(
     """
     from tqdm import tqdm
 
-    from ..pipeline.vector_files import Job, embed_file, merge, open_folder
+    from ..pipeline.vector_files import (
+        Job,
+        merge,
+        missing_parts,
+        open_folder,
+        write_parts,
+    )
 
     require(n_process != 0, "--n-process", "1 or more, or -1 for all", n_process)
     given = component is None or layers == "mix"
@@ -86,8 +92,8 @@ def embed_cli(
             texts = ((i, text) for i, f in enumerate(files) for text in job.read(f))
             bar = tqdm(texts, total=n_texts, unit=" texts", disable=silent)
             try:
-                for number, part in groupby(bar, key=lambda numbered: numbered[0]):
-                    embed_file(job, (text for _, text in part), number, n_process)
+                n_process = n_process if n_process > 0 else cpu_count() or 1
+                write_parts(job, missing_parts(job, bar), n_process)
             except KeyboardInterrupt:
                 raise CorpusError(Errors.E116) from None
         if is_file:
@@ -119,7 +125,7 @@ def _find_mix(nlp: Language, component: Optional[str]) -> Tuple["ELMo", "Mix"]:
 
 def _embed_on_ray(job: "Job", files: List[Path], n_workers: int) -> None:
     """Embed each file in a task of its own. All workers must see the output folder."""
-    from ..pipeline.vector_files import embed_file
+    from ..pipeline.vector_files import missing_parts, write_parts
 
     try:
         # Not "ray" alone: any folder of that name can be imported.
@@ -128,7 +134,8 @@ def _embed_on_ray(job: "Job", files: List[Path], n_workers: int) -> None:
         raise CorpusError(Errors.E113.format(reason=e)) from None
 
     def embed(item: Dict[str, Any]) -> Dict[str, Any]:
-        embed_file(job, job.read(Path(item["file"])), item["number"])
+        texts = ((item["number"], text) for text in job.read(Path(item["file"])))
+        write_parts(job, missing_parts(job, texts))
         return item
 
     items = [{"file": str(f.absolute()), "number": i} for i, f in enumerate(files)]

@@ -5,6 +5,7 @@ leaves the parts that it has written, and the next one makes the others.
 import json
 import os
 import shutil
+from collections import deque
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import groupby
@@ -15,10 +16,10 @@ import h5py
 import numpy as np
 from spacy.language import Language
 from spacy.pipeline import Sentencizer
-from spacy.tokens import Doc
 
 from ..errors import CorpusError, Errors, require_same, unusable
 from ..layers.architectures import Mix
+from ..processes import map_in_processes
 from ..storage import create_hdf5, remove_leftovers, replacing
 from ..storage import sha256 as sha256_of
 from ..text import Text, make_doc, read_texts
@@ -74,6 +75,13 @@ class Job(NamedTuple):
         }
 
 
+class Part(NamedTuple):
+    """A file, and the texts whose layers it gets, with their numbers."""
+
+    path: Path
+    texts: Iterable[Tuple[int, Text]]
+
+
 def open_folder(folder: Path, description: Dict[str, Any]) -> None:
     """Make the folder of the parts, or resume with those that are there. No other run
     may be writing to it.
@@ -92,25 +100,34 @@ def open_folder(folder: Path, description: Dict[str, Any]) -> None:
         temporary.write_text(json.dumps(description), encoding="utf8")
 
 
-def embed_file(job: Job, texts: Iterable[Text], number: int, n: int = 1) -> None:
-    """Write the missing parts of a file, named by its number, with n processes."""
-
-    def missing() -> Iterator[Tuple[Doc, Tuple[Path, int]]]:
-        for i, text in enumerate(texts):
-            path = job.folder / f"{number:05}-{i // PART_TEXTS:07}.hdf5"
+def missing_parts(job: Job, texts: Iterable[Tuple[int, Text]]) -> Iterator[Part]:
+    """The parts that are not there yet of texts, which come with the number of their
+    file.
+    """
+    for file, of_file in groupby(texts, key=lambda numbered: numbered[0]):
+        numbered = enumerate(text for _, text in of_file)
+        for number, some in groupby(numbered, key=lambda text: text[0] // PART_TEXTS):
+            path = job.folder / f"{file:05}-{number:07}.hdf5"
             if not path.is_file():
-                yield make_doc(job.nlp, text), (path, i)
-
-    with job.nlp.memory_zone():
-        docs = job.nlp.pipe(missing(), as_tuples=True, n_process=n)
-        for path, part in groupby(docs, key=lambda found: found[1][0]):
-            write_part(job, path, ((i, doc) for doc, (_, i) in part))
+                yield Part(path, some)
 
 
-def write_part(job: Job, path: Path, docs: Iterable[Tuple[int, Doc]]) -> None:
-    """Write the layers of texts, which come with their numbers."""
-    with _writing(path) as h5:
-        for number, doc in docs:
+def write_parts(job: Job, parts: Iterable[Part], n_process: int = 1) -> None:
+    """Write parts, each in one of n_process processes."""
+    if n_process == 1:
+        for part in parts:
+            write_part(job, part)
+    else:
+        read = (Part(path, list(texts)) for path, texts in parts)
+        deque(map_in_processes(write_part, job, read, n_process), maxlen=0)
+
+
+def write_part(job: Job, part: Part) -> None:
+    """Write the layers of the texts of a part."""
+    nlp = job.nlp
+    with nlp.memory_zone(), _writing(part.path) as h5:
+        docs = ((make_doc(nlp, text), number) for number, text in part.texts)
+        for doc, number in nlp.pipe(docs, as_tuples=True):
             words = [token.text for token in doc]
             h5[str(number)] = job.select(doc._.elmo).astype(job.dtype)
             h5[str(number)].attrs["words"] = json.dumps(words, ensure_ascii=False)

@@ -1,10 +1,8 @@
 """Documents -> sentences of words, in one process or in several."""
 
 import sys
-from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_all_start_methods, get_context
+from multiprocessing import get_all_start_methods
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
@@ -14,6 +12,7 @@ from spacy.language import Language
 
 from ..bilm.tuning import BATCH_DOCUMENTS, MAX_STRINGS
 from ..errors import CorpusError, Errors, unusable
+from ..processes import map_in_processes
 from ..segmenters import segment_sentences
 from .config import CorpusSettings
 
@@ -111,16 +110,11 @@ def tokenize(
         return
     # Not fork: torch may have threads already.
     start = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
-    context = get_context(start)
-    with ProcessPoolExecutor(n_process, context, _set_tokenizer, (tokenizer,)) as pool:
-        under_way: deque[Future[List[Tuple[int, Tokenized]]]] = deque()
-        batches = util.minibatch(documents, BATCH_DOCUMENTS)  # type: ignore[no-untyped-call]
-        for batch in batches:
-            under_way.append(pool.submit(_tokenize_batch, batch))
-            if len(under_way) == 4 * n_process:
-                yield from under_way.popleft().result()
-        while under_way:
-            yield from under_way.popleft().result()
+    batches = util.minibatch(documents, BATCH_DOCUMENTS)  # type: ignore[no-untyped-call]
+    for batch in map_in_processes(
+        _tokenize_batch, tokenizer, batches, n_process, start
+    ):
+        yield from batch
 
 
 def _clean(words: Iterable[str]) -> List[str]:
@@ -128,15 +122,7 @@ def _clean(words: Iterable[str]) -> List[str]:
     return [w.translate(_LINE_BREAKS) for w in words if w and not w.isspace()]
 
 
-# The tokenizer of a worker process.
-_tokenizer: Optional[Tokenizer] = None
-
-
-def _set_tokenizer(tokenizer: Tokenizer) -> None:
-    global _tokenizer
-    _tokenizer = tokenizer
-
-
-def _tokenize_batch(batch: List[Tuple[int, Any]]) -> List[Tuple[int, Tokenized]]:
-    assert _tokenizer is not None
-    return [(i, _tokenizer(document)) for i, document in batch]
+def _tokenize_batch(
+    tokenizer: Tokenizer, batch: List[Tuple[int, Any]]
+) -> List[Tuple[int, Tokenized]]:
+    return [(i, tokenizer(document)) for i, document in batch]

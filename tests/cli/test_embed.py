@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -254,11 +255,11 @@ def test_the_folder_one_is_in_takes_the_parts(
 def test_a_stopped_run_goes_on_where_it_was(embed, monkeypatch, tmp_path):
     write, written = vector_files.write_part, []
 
-    def stop_at_the_second(job, path, docs):
+    def stop_at_the_second(job, part):
         if len(written) == 1:
             raise KeyboardInterrupt
-        written.append(path.name)
-        write(job, path, docs)
+        written.append(part.path.name)
+        write(job, part)
 
     monkeypatch.setattr(vector_files, "write_part", stop_at_the_second)
     with pytest.raises(AssertionError, match="ELMO116.*Run the same command again"):
@@ -270,7 +271,7 @@ def test_a_stopped_run_goes_on_where_it_was(embed, monkeypatch, tmp_path):
     monkeypatch.setattr(
         vector_files,
         "write_part",
-        lambda job, p, *args: (written.append(p.name), write(job, p, *args)),
+        lambda job, part: (written.append(part.path.name), write(job, part)),
     )
     merge = vector_files.merge
 
@@ -283,6 +284,33 @@ def test_a_stopped_run_goes_on_where_it_was(embed, monkeypatch, tmp_path):
     assert written == ["00000-0000000.hdf5", "", "00000-0000001.hdf5"]
     assert len(found) == len(TEXTS) + 1
     assert not (tmp_path / "out.hdf5.parts").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="not on Windows")
+def test_two_processes_can_be_interrupted(tiny_weights, tmp_path):
+    """Once it waited for them for ever, and each printed a traceback."""
+    text, out = tmp_path / "text.txt", tmp_path / "out"
+    text.write_text("She made a play .\n" * 40_000)
+    command = ["embed", text, out, "-w", tiny_weights, "-n", 2, "-S"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spacy", "elmo", *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not list(out.glob("[!.]*.hdf5")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        printed, _ = process.communicate(timeout=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 1, printed
+    assert "ELMO116" in printed and "Traceback" not in printed
+    assert 0 < len(list(out.glob("[!.]*.hdf5"))) < 40
 
 
 @pytest.mark.parametrize("name", ["text.txt", "text.jsonl"])

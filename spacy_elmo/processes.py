@@ -1,0 +1,62 @@
+import signal
+from collections import deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any, Callable, Iterable, Iterator, Optional, TypeVar
+
+from .errors import CorpusError, Errors
+
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Items under way for each process.
+AHEAD = 2
+
+
+def map_in_processes(
+    work: Callable[[Shared, Item], Result],
+    shared: Shared,
+    items: Iterable[Item],
+    n_process: int,
+    start: Optional[str] = None,
+) -> Iterator[Result]:
+    """Work in several processes, a few items ahead of the reader and no more.
+
+    work (Callable[[Shared, Item], Result]): A function that can be pickled.
+    shared (Shared): Sent to each process once.
+    start (str): How processes start (see `multiprocessing`), or the system's own way.
+    YIELDS (Result): work(shared, item) of each item, in order.
+    RAISES (CorpusError): If a process dies.
+    """
+    context = get_context(start)
+    with ProcessPoolExecutor(n_process, context, _begin, (shared,)) as pool:
+        under_way: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                under_way.append(pool.submit(_work, work, item))
+                if len(under_way) == AHEAD * n_process:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        except BaseException as e:
+            pool.shutdown(wait=False, cancel_futures=True)
+            if isinstance(e, BrokenProcessPool):
+                raise CorpusError(Errors.E117.format(n=n_process)) from None
+            raise
+
+
+# What a worker was sent.
+_shared: Any = None
+
+
+def _begin(shared: Any) -> None:
+    global _shared
+    _shared = shared
+    # Ctrl+C reaches the workers too. They end without a traceback each.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _work(work: Callable[[Any, Item], Result], item: Item) -> Result:
+    return work(_shared, item)
