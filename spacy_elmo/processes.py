@@ -1,8 +1,11 @@
+import os
 import signal
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait
+from threading import Thread
 from typing import Any, Callable, Iterable, Iterator, Optional, TypeVar
 
 from .errors import CorpusError, Errors
@@ -30,7 +33,7 @@ def map_in_processes(
     YIELDS (Result): work(shared, item) of each item, in order.
     RAISES (CorpusError): If a process dies.
     """
-    context = get_context(start)
+    context, others = get_context(start), active_children()
     with ProcessPoolExecutor(n_process, context, _begin, (shared,)) as pool:
         under_way: deque[Future[Result]] = deque()
         try:
@@ -41,7 +44,8 @@ def map_in_processes(
             while under_way:
                 yield under_way.popleft().result()
         except BaseException as e:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(active_children()).difference(others):
+                worker.terminate()
             if isinstance(e, BrokenProcessPool):
                 raise CorpusError(Errors.E117.format(n=n_process)) from None
             raise
@@ -56,6 +60,15 @@ def _begin(shared: Any) -> None:
     _shared = shared
     # Ctrl+C reaches the workers too. They end without a traceback each.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Idle workers would outlive a parent that is killed."""
+    parent = parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 def _work(work: Callable[[Any, Item], Result], item: Item) -> Result:

@@ -235,7 +235,8 @@ def open_text(path: Path) -> Any:
     import smart_open  # spaCy brings it
 
     try:
-        return smart_open.open(path, "rb")
+        # A relative name with a colon would be a URL.
+        return smart_open.open(path.absolute(), "rb")
     except ImportError as e:
         problem = f"needs another package ({e}): pip install 'smart-open[zst]'"
         raise unusable(path, problem) from None

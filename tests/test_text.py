@@ -1,6 +1,7 @@
 import gzip
 import lzma
 import sys
+from pathlib import Path
 
 import pytest
 import smart_open
@@ -47,6 +48,12 @@ def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(CorpusError, match=r"pip install 'smart-open\[zst\]'"):
         list(read_documents(path))
+
+
+def test_a_name_with_a_colon_is_no_url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("ch1:intro.txt").write_text("She made a play.\n")
+    assert list(text.read_texts(Path("ch1:intro.txt"))) == ["She made a play."]
 
 
 def test_truncated_archive_is_an_error_and_not_a_short_corpus(tmp_path):

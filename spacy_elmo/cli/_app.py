@@ -1,3 +1,4 @@
+import sys
 import warnings
 from typing import Any
 
@@ -21,6 +22,9 @@ class Commands(TyperGroup):
             else:
                 others(message, *args, **kwargs)
 
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):  # no error where it is not UTF-8
+                stream.reconfigure(errors="backslashreplace")
         with warnings.catch_warnings():
             warnings.showwarning = show
             try:

@@ -1,4 +1,5 @@
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,12 +25,6 @@ TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated
 # Below this, the tokenizer and the treebank follow different rules.
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
-# Runs a project. An interrupt is for the step alone: spaCy would kill it a quarter of a
-# second later, and a checkpoint takes longer.
-RUNNER = """import pathlib, signal, sys
-from spacy.cli import project_run
-signal.signal(signal.SIGINT, lambda *_: None)
-project_run(pathlib.Path(sys.argv[1]), "all")"""
 
 
 @app.command("init")
@@ -71,7 +66,9 @@ def init_cli(
     from ..recipe.project import PROJECT, change_meta
 
     # As Ctrl+C: no temporary folder is left, and no step goes on alone.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stop in (signal.SIGTERM, getattr(signal, "SIGHUP", None)):  # not on Windows
+        if stop and signal.getsignal(stop) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(stop, signal.default_int_handler)
     if run and treebank and not (has_build() or has_wheel()):
         raise CorpusError(Errors.E134)
     name = name.removeprefix(f"{lang}_")  # spacy package puts it in front
@@ -105,7 +102,7 @@ def init_cli(
 
 def ask(given: Optional[str], question: str) -> str:
     """The value of an option; without one, ask the user if there is a terminal."""
-    if given is None and sys.stdin.isatty():
+    if given is None and sys.stdin and sys.stdin.isatty():
         given = typer.prompt(question, default="", show_default=False)
     if not given:
         msg.warn(f"{question}: not given")
@@ -207,7 +204,7 @@ def run_project(output: Path) -> None:
     is interrupted, and waited for.
     """
     has_groups = hasattr(os, "killpg")  # not on Windows
-    command = [sys.executable, "-c", RUNNER, str(output)]
+    command = [sys.executable, "-m", "spacy_elmo.recipe.steps", str(output)]
     with subprocess.Popen(command, start_new_session=has_groups) as steps:
         try:
             steps.wait()
@@ -218,4 +215,5 @@ def run_project(output: Path) -> None:
     if steps.returncode:
         msg.warn("Stopped. Run the same command again to resume.", exits=1)
     msg.good("Install what you have made:")
-    print("pip install", *sorted((output / "packages").glob("*/dist/*.whl")))
+    wheels = sorted(map(str, (output / "packages").glob("*/dist/*.whl")))
+    print(shlex.join(["pip", "install", *wheels]))

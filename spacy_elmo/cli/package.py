@@ -99,7 +99,7 @@ def package_cli(
         raise CorpusError(Errors.E133.format(path=folder))
     bilm = BiLM.from_path(input_path)
     if meta.get("license") is None:
-        if not sys.stdin.isatty():
+        if not (sys.stdin and sys.stdin.isatty()):
             raise CorpusError(Errors.E137.format(path=input_path))
         meta["license"] = typer.prompt("License of the package")
     # In a folder of its own: the input may be inside the package that is replaced.

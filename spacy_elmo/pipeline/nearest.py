@@ -1,7 +1,6 @@
 """The contexts that are nearest to that of a word (Peters et al. 2018, table 4)."""
 
 import re
-from heapq import nlargest
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -49,16 +48,34 @@ def find_neighbors(
         for doc, X in zip(docs, _vectors(elmo, docs, layer)):
             spans = list(segmenter(doc))
             for q, scores in enumerate((X @ columns).T):
-                full = len(best[q]) == n
-                least = min(c.score for c in best[q].values()) if full else -np.inf
-                for i in np.flatnonzero(scores > least).tolist():
-                    context, key = _context(doc[i], spans)
-                    if key[0] != own[q][1][0]:
-                        context = context._replace(score=float(scores[i]))
-                        best[q].setdefault(key, context)
-                found = nlargest(n, best[q].items(), key=lambda item: item[1].score)
-                best[q] = dict(found)
-    return [[query, *found.values()] for (query, _), found in zip(own, best)]
+                _keep_best(best[q], n, own[q][1], doc, spans, scores)
+    nearest = [sorted(found.values(), key=lambda c: -c.score) for found in best]
+    return [[query, *found] for (query, _), found in zip(own, nearest)]
+
+
+def _keep_best(
+    found: Dict[Key, Context],
+    n: int,
+    query: Key,
+    doc: Doc,
+    spans: List[Span],
+    scores: Floats,
+) -> None:
+    """Put the words of a Doc into the n best that were found so far."""
+    candidates = np.flatnonzero(scores > _least(found, n))
+    for i in candidates[np.argsort(-scores[candidates], kind="stable")].tolist():
+        if scores[i] <= _least(found, n):
+            return
+        context, key = _context(doc[i], spans)
+        if key[0] != query[0]:
+            found.setdefault(key, context._replace(score=float(scores[i])))
+        if len(found) > n:
+            del found[min(found, key=lambda key: found[key].score)]
+
+
+def _least(found: Dict[Key, Context], n: int) -> float:
+    """What a word must exceed."""
+    return min(c.score for c in found.values()) if len(found) == n else -np.inf
 
 
 def _context(token: Token, spans: List[Span]) -> Tuple[Context, Key]:
@@ -67,11 +84,9 @@ def _context(token: Token, spans: List[Span]) -> Tuple[Context, Key]:
     """
     sentence = next(span for span in spans if span.start <= token.i < span.end)
     tokens = [t for t in sentence if not t.is_space]
-    start = tokens[0].idx
-    end = tokens[-1].idx + len(tokens[-1])
     # A line break counts as one character, before and after.
-    text = re.sub(r"\s", " ", token.doc.text[start:end])
-    at = token.idx - start
+    text = re.sub(r"\s", " ", token.doc[tokens[0].i : tokens[-1].i + 1].text)
+    at = token.idx - tokens[0].idx
     key = (tuple(t.text for t in tokens), tokens.index(token))
     return Context(token.text, text, at, at + len(token)), key
 

@@ -5,6 +5,7 @@ import json
 import shutil
 from array import array
 from contextlib import contextmanager
+from errno import EFBIG, ENOSPC
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
@@ -97,8 +98,11 @@ def _replacing(cache: Path) -> Iterator[Path]:
     making.mkdir(parents=True)
     try:
         yield making
-    except BaseException:
+    except BaseException as e:
         shutil.rmtree(making)
+        # NumPy has no number for what was written in part.
+        if isinstance(e, OSError) and e.errno in (None, EFBIG, ENOSPC):
+            raise CorpusError(Errors.E115.format(path=cache, reason=e)) from None
         raise
     shutil.rmtree(cache, ignore_errors=True)
     making.rename(cache)

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -38,6 +39,18 @@ def test_warnings_are_not_among_the_results(tiny_weights, tmp_path, fast_bfloat1
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert json.loads(done.stdout) and "ELMOW002" in done.stderr
+
+
+def test_what_a_terminal_cannot_show_is_no_error(tiny_weights, tmp_path):
+    (tmp_path / "text.txt").write_text("Schöne Stücke\n", encoding="utf8")
+    arguments = ["text.txt", "[Stücke] gut", "--weights", str(tiny_weights)]
+    done = subprocess.run(
+        [sys.executable, "-m", "spacy", "elmo", "neighbors", *arguments],
+        cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "[St\\xfccke] gut" in done.stdout
 
 
 def test_an_interrupt_is_said(elmo, monkeypatch):

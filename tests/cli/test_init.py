@@ -5,6 +5,7 @@ import os
 import random
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from spacy_elmo.pretraining import training
 from spacy_elmo.recipe import gain
 from spacy_elmo.recipe.project import measure_pace, pretrain_config, set_length
 from spacy_elmo.recipe.raw_text import Survey, split_text
+from spacy_elmo.storage import hold
 
 ENTITIES = "Anna B-PER\nwohnt O\nin O\nBonn B-LOC\n. O\n\n"
 
@@ -293,8 +295,9 @@ def test_what_no_package_can_be_called(elmo, inputs, tmp_path, given):
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="not on Windows")
-def test_an_interrupt_loses_no_update(inputs, tmp_path):
-    """By SIGTERM, which is taken as Ctrl+C: a shell may ignore that in background."""
+@pytest.mark.parametrize("stop", ["SIGTERM", "SIGHUP"])
+def test_an_interrupt_loses_no_update(inputs, tmp_path, stop):
+    """What also ends it is taken as Ctrl+C: a shell may ignore that in background."""
     out = tmp_path / "out"
     command = [
         "init", inputs / "text", out, "--lang", "de", "--config", inputs / "tiny.cfg",
@@ -305,12 +308,24 @@ def test_an_interrupt_loses_no_update(inputs, tmp_path):
     log, deadline = out / "bilm" / "log.jsonl", time.monotonic() + 120
     while not (log.is_file() and log.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.terminate()
+    process.send_signal(getattr(signal, stop))
     printed, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "ELMO058" in printed and "Run the same command again" in printed
     assert (out / "bilm" / "checkpoint.pt").is_file()
     assert not list(out.glob(".init.*"))
+
+
+def test_a_project_has_one_run_at_a_time(tmp_path):
+    """A run may be left of a command that was killed."""
+    (tmp_path / "project.yml").write_text("workflows: {all: []}\n")
+    command = [sys.executable, "-m", "spacy_elmo.recipe.steps", str(tmp_path)]
+    with hold(tmp_path / ".steps.lock"):
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "ELMO114" in done.stdout
+    assert (
+        "ELMO114" not in subprocess.run(command, capture_output=True, text=True).stdout
+    )
 
 
 def test_each_dev_belongs_to_a_treebank(elmo, inputs, tmp_path):

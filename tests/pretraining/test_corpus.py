@@ -82,6 +82,19 @@ def test_a_damaged_cache_is_made_anew(make_corpus, tmp_path, name):
     assert make_corpus(TEXT).tokens.tolist() == wanted
 
 
+def test_a_full_disk_is_named(make_corpus, tmp_path):
+    """Here by the limit of a file's size."""
+    resource = pytest.importorskip("resource", reason="not on Windows")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(CorpusError, match="ELMO115.*cache cannot be written"):
+            make_corpus("a b a b\n\n" * 900)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.rglob("*.making"))
+
+
 def test_several_processes_make_the_same_corpus(make_corpus):
     text = "".join(f"word{i % 7} is {i}\n\n" for i in range(200))
     one = make_corpus(text, name="one.txt")
