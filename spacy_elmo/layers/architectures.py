@@ -19,7 +19,7 @@ from ..errors import require_number
 from .doc_encoder import build_bilm as build_bilm
 from .doc_encoder import get_shim
 from .listener import ELMoListener
-from .mix import ScalarMix, is_concat
+from .mix import ScalarMix
 
 Encoder = Model[List[Doc], List[Floats3d]]
 Mix = Model[List[Floats3d], List[Floats2d]]
@@ -37,8 +37,7 @@ def build_elmo_listener(
     trainable_mix: bool = True,
 ) -> Tok2Vec:
     """Build a tok2vec layer that listens to an `elmo` component and mixes its layers
-    for the task. Its width is that of the component's weights, or with
-    layers = "concat" all layers' together.
+    for the task. Its width is that of the component's weights.
 
     upstream (str): Name of the `elmo` component, or "*" for any.
     dropout, l2, layer_norm, layers, init, trainable_mix: See ScalarMix.
@@ -110,8 +109,7 @@ def _init_mixed(model: Tok2Vec, X: Optional[List[Doc]] = None, Y: Any = None) ->
     """As in `chain`, but the encoder tells its dimensions without a sample too."""
     encoder, mix = model.layers
     encoder.initialize(X=X)
-    n_layers, width = encoder.get_dim("nL"), encoder.get_dim("nO")
-    mix.set_dim("nL", n_layers, force=True)
-    mix.set_dim("nO", n_layers * width if is_concat(mix) else width, force=True)
+    for dim in ("nO", "nL"):
+        mix.set_dim(dim, encoder.get_dim(dim), force=True)
     mix.initialize(X=encoder.predict(X) if X else None)
     model.set_dim("nO", mix.get_dim("nO"), force=True)

@@ -59,17 +59,17 @@ def ScalarMix(
         which makes a vector depend on its neighbors in the batch; here it is per
         token.
     layers (Union[str, int]): "all" to mix, "top" or the number of a layer (0 is the
-        token layer) to take just that one, "concat" to put them side by side.
+        token layer) to take just that one.
     init (Sequence[float]): The weights s to begin with, after the softmax.
     trainable_mix (bool): Whether the task learns s and gamma.
     backprop_layers (bool): Whether the encoder before wants a gradient.
     RETURNS (Model[List[Floats3d], List[Floats2d]]): From (n_tokens, L + 1, width) to
-        (n_tokens, width) for each Doc; with "concat", to (n_tokens, (L + 1) * width).
+        (n_tokens, width) for each Doc.
     """
     require_number("dropout", dropout, 0, below=1)
     require_number("l2", l2, 0)
-    known = layers in ("all", "top", "concat") or type(layers) is int and layers >= 0
-    require(known, "layers", "'all', 'top', 'concat' or a number from 0 to L", layers)
+    known = layers in ("all", "top") or (type(layers) is int and layers >= 0)
+    require(known, "layers", "'all', 'top' or a number from 0 to L", layers)
     if init is not None:
         for j, s in enumerate(init):
             require_number(f"init[{j}]", s, 0)
@@ -91,24 +91,16 @@ def ScalarMix(
     )
 
 
-def is_concat(model: Model[InT, OutT]) -> bool:
-    """Whether the layers stand side by side."""
-    return bool(model.attrs["settings"].layers == "concat")
-
-
 def get_mix(model: Model[InT, OutT]) -> Tuple[Floats1d, float]:
     """What a mix has learned.
 
-    RETURNS (Tuple[Floats1d, float]): s, shape (L + 1,), and gamma. Of layers that stand
-        side by side, each counts 1.
+    RETURNS (Tuple[Floats1d, float]): s, shape (L + 1,), and gamma.
     """
     if model.has_param("w") is None:
         raise ValueError(Errors.E039)
     layers, n_layers = model.attrs["settings"].layers, model.get_dim("nL")
     if layers == "all":
         s = model.ops.softmax(W_SCALE * model.get_param("w"))
-    elif is_concat(model):
-        s = model.ops.alloc1f(n_layers) + 1
     else:
         layer = n_layers - 1 if layers == "top" else layers
         wanted = f"a layer of the biLM, from 0 to {n_layers - 1}"
@@ -125,9 +117,7 @@ def forward(
     ops, xp = model.ops, model.ops.xp
     settings: MixSettings = model.attrs["settings"]
     s, gamma = get_mix(model)
-    concat = is_concat(model)
-    n_layers, n_columns = model.get_dim("nL"), model.get_dim("nO")
-    width = n_columns // n_layers if concat else n_columns
+    n_layers, width = model.get_dim("nL"), model.get_dim("nO")
     for X in Xs:
         if X.shape[1:] != (n_layers, width):
             here = {"n_layers": n_layers, "width": width}
@@ -136,10 +126,7 @@ def forward(
     if settings.layer_norm:
         normed = [_layer_norm(xp, X) for X in Xs]
         Xs, backprops = [X for X, _ in normed], [backprop for _, backprop in normed]
-    if concat:
-        mixed: Any = [X.reshape((len(X), n_columns)) for X in Xs]
-    else:
-        mixed = [xp.matmul(s, X) for X in Xs]  # (n, width)
+    mixed = [xp.matmul(s, X) for X in Xs]  # (n, width)
     rate = settings.dropout if is_train else 0.0
     masks = [ops.get_dropout_mask(Y.shape, rate) if rate else None for Y in mixed]
     scale = xp.float32(gamma)
@@ -151,10 +138,7 @@ def forward(
             _backprop_mix(model, s, gamma, Xs, mixed, dYs)
         if not settings.backprop_layers:
             return []
-        if concat:
-            dXs: Any = [scale * dY.reshape(X.shape) for dY, X in zip(dYs, Xs)]
-        else:
-            dXs = [xp.einsum("l,nd->nld", scale * s, dY) for dY in dYs]
+        dXs = [xp.einsum("l,nd->nld", scale * s, dY) for dY in dYs]
         return [f(dX) for f, dX in zip(backprops, dXs)] if backprops else dXs
 
     return Ys, backprop
@@ -165,14 +149,13 @@ def _backprop_mix(
 ) -> None:
     xp = model.ops.xp
     d_gamma = model.ops.alloc1f(1)
-    for Y, dY in zip(mixed, dYs):
+    d_s = model.ops.alloc1f(len(s))
+    for X, Y, dY in zip(Xs, mixed, dYs):
         d_gamma += xp.vdot(dY, Y)
+        d_s += gamma * xp.einsum("nd,nld->l", dY, X)
     settings: MixSettings = model.attrs["settings"]
     model.inc_grad("gamma_shift", model.attrs["gamma_0"] * d_gamma)
     if settings.layers == "all":
-        d_s = model.ops.alloc1f(len(s))
-        for X, dY in zip(Xs, dYs):
-            d_s += gamma * xp.einsum("nd,nld->l", dY, X)
         w = W_SCALE * model.get_param("w")
         d_w = s * (d_s - xp.vdot(s, d_s)) + 2 * settings.l2 * w
         model.inc_grad("w", d_w * W_SCALE)

@@ -146,15 +146,12 @@ def test_arguments_reach_the_mix(bilm_config, name):
     assert {key: getattr(settings, key) for key in arguments} == arguments
 
 
-@pytest.mark.parametrize("layers, widths", [("all", [12, 8]), ("concat", [36, 16])])
 @pytest.mark.parametrize("with_sample", [True, False])
-def test_the_width_is_that_of_the_weights(
-    bilm_config, other_weights, with_sample, layers, widths
-):
+def test_the_width_is_that_of_the_weights(bilm_config, other_weights, with_sample):
     docs = [NLP(text) for text in TEXTS]
-    for weights, width in zip((None, other_weights), widths):
+    for weights, width in ((None, 12), (other_weights, 8)):
         bilm = bilm_config(weights) if weights else bilm_config()
-        model = build(elmo_config(bilm, layers=layers))
+        model = build(elmo_config(bilm))
         model.initialize(X=docs if with_sample else None)
         assert model.get_dim("nO") == width
         Ys = model.predict(docs)
@@ -190,15 +187,16 @@ def test_embed_with_elmo_gives_the_width_it_is_told(bilm_config, width):
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
-@pytest.mark.parametrize("layers", ["all", "concat"])
 def test_a_trainable_biLM_gets_the_gradients_of_finite_differences(
-    smooth_bilm, layer_norm, layers
+    smooth_bilm, layer_norm
 ):
     docs = [NLP(text) for text in TEXTS]
     # Batches this small make the backward pass put several together
     bilm = {**smooth_bilm, "max_batch_tokens": 8}
-    mix = {"layer_norm": layer_norm, "layers": layers, "init": [0.5, 0.2, 0.3], **MIX}
-    model = build(elmo_config(bilm, trainable=True, **mix))
+    init = [0.5, 0.2, 0.3]
+    model = build(
+        elmo_config(bilm, trainable=True, layer_norm=layer_norm, init=init, **MIX)
+    )
     model.initialize(X=docs)
     rng = np.random.default_rng(0)
     Ys, backprop = model(docs, is_train=True)
