@@ -58,8 +58,10 @@ _shared: Any = None
 def _begin(shared: Any) -> None:
     global _shared
     _shared = shared
-    # Ctrl+C reaches the workers too. They end without a traceback each.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Ctrl+C reaches the workers too: they end without a traceback each. What the parent
+    # does on SIGTERM is not theirs.
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_DFL)
     Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -62,8 +62,13 @@ def test_an_error_reaches_the_caller():
 
 
 def test_a_process_that_dies_is_a_message():
-    with pytest.raises(CorpusError, match="ELMO117.*One of 2 processes died"):
-        list(map_in_processes(die, signal.SIGTERM, range(9), 2))
+    """Also where SIGTERM is taken as Ctrl+C, as in `init`."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(CorpusError, match="ELMO117.*One of 2 processes died"):
+            list(map_in_processes(die, signal.SIGTERM, range(9), 2))
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_one_who_stops_reading_waits_for_no_work():
