@@ -3,6 +3,7 @@ import signal
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
 from threading import Thread
@@ -38,7 +39,8 @@ def map_in_processes(
         under_way: deque[Future[Result]] = deque()
         try:
             for item in items:
-                under_way.append(pool.submit(_work, work, item))
+                with _stops_blocked():
+                    under_way.append(pool.submit(_work, work, item))
                 if len(under_way) == AHEAD * n_process:
                     yield under_way.popleft().result()
             while under_way:
@@ -51,6 +53,24 @@ def map_in_processes(
             raise
 
 
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def _stops_blocked() -> Iterator[None]:
+    """Workers that start meanwhile are stopped in `_begin` at the earliest. With the
+    parent's handlers a forked one would raise in the middle of the parent's own code,
+    and go on with it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, which does not fork
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 # What a worker was sent.
 _shared: Any = None
 
@@ -60,8 +80,10 @@ def _begin(shared: Any) -> None:
     _shared = shared
     # Ctrl+C reaches the workers too: they end without a traceback each. What the parent
     # does on SIGTERM is not theirs.
-    for stop in (signal.SIGINT, signal.SIGTERM):
+    for stop in STOPS:
         signal.signal(stop, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -59,6 +59,29 @@ def test_one_who_stops_reading_waits_for_no_work():
         os.kill(worker, 0)
 
 
+STOPPED_AT_BIRTH = """
+import os, signal, sys
+sys.path[:0] = sys.argv[1:]
+from test_processes import CorpusError, map_in_processes, times
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+try:
+    list(map_in_processes(times, 1, range(9), 2, "fork"))
+except BaseException as e:
+    print(type(e).__name__, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not on Windows")
+def test_a_worker_that_is_stopped_at_its_birth_runs_no_code_of_its_parent(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(STOPPED_AT_BIRTH)
+    command = [sys.executable, str(script), os.path.dirname(__file__)]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert printed.stdout == "CorpusError\n"
+
+
 SCRIPT = """
 import sys, time
 sys.path[:0] = sys.argv[1:]
