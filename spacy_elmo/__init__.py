@@ -21,6 +21,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("bilm", "weights"):
+        return import_module(f".{name}", __name__)
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_LATER[name], __name__), name)

@@ -28,7 +28,7 @@ class DownloadError(RuntimeError):
 
 
 def looked_for(path: Union[str, Path]) -> str:
-    """A path for a message; a relative one with the folder that it begins at."""
+    """A path for a message. A relative one is followed by the current folder."""
     return str(path) if Path(path).is_absolute() else f"{path} (in {Path.cwd()})"
 
 

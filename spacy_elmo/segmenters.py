@@ -12,7 +12,7 @@ from .errors import require_number
 
 Segmenter = Callable[[Doc], Iterable[Span]]
 
-# No sentence of English is longer; what is cut here is a list or a table.
+# Hardly any sentence is longer. What is cut is usually a list or a table.
 MAX_LENGTH = 256
 
 

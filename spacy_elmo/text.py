@@ -39,22 +39,23 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
     path (str or Path): A file, a directory (searched through) or a glob. Of a
         directory, files with a known suffix; a file or a glob may also name plain
         text that has none, as the shards of the 1 Billion Word Benchmark.
-    without (Collection[Path]): Resolved paths that are no text, if a directory or a
-        glob has them. A file that is given by its name is read.
+    without (Collection[Path]): Resolved paths to skip in a directory or a glob. A file
+        given by its own name is read anyway.
     RETURNS (List[Path]): The files in order of their names.
     RAISES (CorpusError): If there are none, or if one given is of another kind.
     """
     is_folder = bool(path) and Path(path).is_dir()  # "" is no folder
-    if is_folder:
-        files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
-        # Without what macOS and Jupyter hide.
-        seen = [p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}"]
-        found = [p for p in seen if p.resolve() not in without]
-    elif Path(path).is_file():
+    if Path(path).is_file():
         found = [Path(path)]
     else:
-        names = glob.glob(str(path), recursive=True)
-        seen = [Path(name) for name in names if Path(name).is_file()]
+        if is_folder:
+            files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
+            # Without what macOS and Jupyter hide.
+            names = ((f"/{p.relative_to(path).as_posix()}", p) for p in files)
+            seen = [p for name, p in names if "/." not in name]
+        else:
+            found = [Path(name) for name in glob.glob(str(path), recursive=True)]
+            seen = [p for p in found if p.is_file()]
         found = [p for p in seen if p.resolve() not in without]
     if not found:
         problem = "there is no such file or directory"
@@ -65,9 +66,11 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
         where = looked_for(path or "''")
         raise CorpusError(Errors.E050.format(path=where, problem=problem))
     for file in found:
+        if _kind(file):
+            continue
         with file.open("rb") as opened:
             binary = b"\x00" in opened.read(4096)
-        if not _kind(file) and (binary or file.suffix[1:].isalpha()):
+        if binary or file.suffix[1:].isalpha():
             is_treebank = suffix_of(file) in ANNOTATED
             hint = ". 'spacy elmo init' takes it as --treebank" if is_treebank else ""
             raise unusable(file, f"is not a {KNOWN}{hint}")

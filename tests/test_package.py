@@ -104,6 +104,8 @@ def test_import_is_light():
     read = "import srsly; srsly.msgpack_loads(srsly.msgpack_dumps({}))"
     modules, with_srsly = modules_of("import spacy_elmo", read)
     assert not {*HEAVY, "spacy", "thinc", "numpy"}.intersection(modules)
+    (modules,) = modules_of("import spacy_elmo; spacy_elmo.bilm, spacy_elmo.weights")
+    assert "spacy_elmo.weights" in modules and "spacy" not in modules
     # srsly reads Docs by our decoder.
     assert "spacy_elmo.layers.user_data" in with_srsly
     assert not {*HEAVY, "spacy", "thinc"}.intersection(with_srsly)

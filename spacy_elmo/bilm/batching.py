@@ -163,6 +163,6 @@ def _copies(sources: Ints1d, start: int) -> List[Move]:
 
 
 def spans_of(sizes: Sequence[int]) -> List[Tuple[int, int]]:
-    """(start, end) of each of some runs, such as the time steps in packed order."""
+    """(start, end) of consecutive runs of these sizes, such as packed time steps."""
     ends = np.cumsum(sizes).tolist()
     return [(end - n, end) for n, end in zip(sizes, ends)]

@@ -106,7 +106,7 @@ class _Linear(torch.autograd.Function):
 
 
 def pack(weight: Tensor) -> Weight:
-    """A weight that is used more than once, and does not change."""
+    """Prepare a weight that is used more than once, and does not change."""
     if not prefers_onednn(weight):
         return Weight(weight)
     reorder = torch.ops.mkldnn._reorder_linear_weight

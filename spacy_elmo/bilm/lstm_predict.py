@@ -202,7 +202,7 @@ def _move(copies: Sequence[Move], h: Tensor, c: Tensor) -> None:
 
 
 def _with_forget_bias(bias: Tensor) -> Tensor:
-    """b and the +1 of the forget gate, without which it is stored."""
+    """b plus the 1 of the forget gate, which is not stored."""
     gates = bias.view(4, -1).clone()
     gates[1] += 1.0  # of i, f, o, j
     return gates.view(-1)

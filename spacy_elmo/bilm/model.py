@@ -227,8 +227,8 @@ class BiLM(nn.Module):
         max_batch_tokens (int): Bounds the memory in use beside the result.
         RETURNS (Tuple[List[Floats3d], LSTMState]): Float32 arrays of shape
             (n_words, L + 1, 2 * projection), layer 0 being the token layer, and the
-            state of each row after its last word. An empty sentence gives an empty
-            array and keeps its state.
+            state of each row after the boundary that closes it (`</S>` forward, `<S>`
+            backward). An empty sentence gives an empty array and keeps its state.
         RAISES (ValueError): If a sentence is no list of strings, or if the state has
             another number of rows.
         """

@@ -140,4 +140,4 @@ def _embed_on_ray(job: "Job", files: List[Path], n_workers: int) -> None:
 
     items = [{"file": str(f.absolute()), "number": i} for i, f in enumerate(files)]
     data = from_items(items, override_num_blocks=len(items))
-    data.map(embed, concurrency=n_workers).take_all()
+    data.map(embed, concurrency=n_workers if n_workers > 0 else None).take_all()

@@ -3,6 +3,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Dict, List, Optional
@@ -92,7 +93,7 @@ def init_cli(
             change_meta(output_path, changed)
         msg.good(f"Found its spaCy project in {output_path}")
     else:
-        find_texts(text)  # fails before the questions
+        find_texts(text)  # a bad path fails before the questions
         given["license"] = ask(license, "License of the packages")
         given["sources"] = ask(sources, "What the text is, for the model card")
         write(output_path, given)
@@ -163,9 +164,9 @@ def convert(
         docs = tb.read_treebank(Path(path))
         dev_docs = tb.read_treebank(Path(dev[i])) if dev else None
         wanted = tb.components_for(docs)
-        lacks = set(wanted) - set(tb.components_for(dev_docs or docs))
-        if lacks:
-            what = ", ".join(tb.ANNOTATION[name] for name in wanted if name in lacks)
+        found = wanted if dev_docs is None else tb.components_for(dev_docs)
+        if lacks := [tb.ANNOTATION[name] for name in wanted if name not in found]:
+            what = ", ".join(lacks)
             problem = f"has no {what}, unlike {path}. Give it in both, or in neither"
             raise unusable(dev[i], problem)
         # The number keeps two files of the same name apart.
@@ -200,18 +201,19 @@ def print_survey(survey: Survey, config: Config) -> None:
 
 
 def run_project(output: Path) -> None:
-    """Run the steps of a project that are not done yet. On Ctrl+C, the step that runs
-    is interrupted, and waited for.
+    """Run the steps of a project that are not done yet. On Ctrl+C, each time, the step
+    that runs is interrupted, and waited for.
     """
     has_groups = hasattr(os, "killpg")  # not on Windows
     command = [sys.executable, "-m", "spacy_elmo.recipe.steps", str(output)]
     with subprocess.Popen(command, start_new_session=has_groups) as steps:
-        try:
-            steps.wait()
-        except KeyboardInterrupt:
-            if has_groups:
-                os.killpg(steps.pid, signal.SIGINT)
-            steps.wait()
+        while steps.returncode is None:
+            try:
+                steps.wait()
+            except KeyboardInterrupt:  # the first may come between two steps
+                if has_groups:
+                    with suppress(ProcessLookupError):  # it has just ended
+                        os.killpg(steps.pid, signal.SIGINT)
     if steps.returncode:
         msg.warn("Stopped. Run the same command again to resume.", exits=1)
     msg.good("Install what you have made:")

@@ -27,7 +27,11 @@ DEFAULT_WEIGHTS = "en_elmo_sm"
 # Texts are read in batches of this length: characters, or tokens if they are split into
 # words. At the original size, the layers of this many tokens take 200 MB.
 BATCH_LENGTH = 16_384
-PACKAGE_VERSION = r"\d+(\.\d+)*((a|b|rc|\.post|\.dev|\+)\w+)*"
+# As PEP 440 writes it.
+PACKAGE_VERSION = (
+    r"[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?"
+    r"(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
+)
 RULES = "spacy.Tokenizer.v1"  # needs no package
 
 # Options of a path
@@ -42,10 +46,15 @@ LANG = Opt(None, "--lang", "-l", help="Language of the text [as in training, or 
 TOKENIZED = Opt(None, "--tokenized/--raw", help="Split at spaces only [as in training]")
 CODE = Opt(
     None, "--code", help="Python file with registered functions, to import",
-    callback=lambda path: import_code(path), **FILE,
+    callback=lambda path: _import(path), **FILE,
 )  # fmt: skip
 VOCAB = Opt(None, "--vocab", "-v", help="Words of the softmax [vocab.txt beside it]")
 JSON = Opt(False, "--json", "-j", help="Print JSON")
+
+
+def _import(path: Optional[Path]) -> Optional[Path]:
+    import_code(path)
+    return path
 
 
 def read_tokenizer(
@@ -62,9 +71,11 @@ def read_tokenizer(
     is_pipelines = "components" in config or "corpora" in config
     keys = () if is_pipelines else ("nlp", "corpus")
     found = check_sections({k: config[k] for k in keys if k in config})
-    settings = found.corpus.as_it_stands()
+    # Processes would be of the machine that trained, and know nothing of --code.
+    update: Dict[str, Any] = {"n_process": 1}
     if tokenized is not None:
-        settings = settings.model_copy(update={"tokenized": tokenized})
+        update["tokenized"] = tokenized
+    settings = found.corpus.as_it_stands().model_copy(update=update)
     return Tokenizer(found.nlp if lang is None else {"lang": lang}, settings)
 
 

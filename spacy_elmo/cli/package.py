@@ -40,6 +40,9 @@ dependencies = ["spacy-elmo>={requires}"]
 [project.entry-points.spacy_elmo_weights]
 {name} = "{name}:weights"
 
+[tool.setuptools]
+packages = ["{name}"]
+
 [tool.setuptools.package-data]
 {name} = ["*"]
 """

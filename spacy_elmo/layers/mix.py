@@ -20,8 +20,8 @@ EPSILON = 1e-12
 
 @dataclass(frozen=True)
 class MixSettings:
-    """What the config says. One object, which Thinc does not save: attrs that are saved
-    win over what spacy.load(config=...) overrides.
+    """What the config says. In one object because Thinc cannot save it: attrs that are
+    saved win over what spacy.load(config=...) overrides.
     """
 
     dropout: float

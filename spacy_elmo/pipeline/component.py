@@ -107,9 +107,10 @@ class ELMo(TrainablePipe):
         others = [other for other in found if other is not listener]
         if others:
             self.listener_map[component_name] = others
-        if len(others) < len(found):
+        was_there = len(others) < len(found)
+        if was_there:
             listener.attrs["component"].connect(None)
-        return len(others) < len(found)
+        return was_there
 
     def find_listeners(self, component: Any) -> None:
         """Connect the listeners in a component that comes after this one."""

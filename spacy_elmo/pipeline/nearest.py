@@ -74,7 +74,7 @@ def _keep_best(
 
 
 def _least(found: Dict[Key, Context], n: int) -> float:
-    """What a word must exceed."""
+    """The score that a word must exceed to be among the n best."""
     return min(c.score for c in found.values()) if len(found) == n else -np.inf
 
 

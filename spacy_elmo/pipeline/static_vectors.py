@@ -44,8 +44,7 @@ def average_contexts(
         for doc, layers in zip(docs, elmo.predict(docs)):
             X = select_layer(elmo.model.ops.to_numpy(layers), layer)
             for token, x in zip(doc, X):
-                # A space in a word would be two words in a file of vectors.
-                if len(token.text.split()) == 1:
+                if _is_one_word(token.text):
                     counts[token.text] += 1
                     sums[token.text] += x
         if len(counts) > SPARE * max_words:
@@ -61,9 +60,10 @@ def add_words(
 ) -> Tuple[List[str], Floats]:
     """Add words that a text lacks. Their vectors are predicted from their characters,
     by the least-squares map from the token layer to the vectors of the known words.
+    Words with white space are left out.
     """
     found = set(known)
-    new = [word for word in dict.fromkeys(words) if word not in found]
+    new = [w for w in dict.fromkeys(words) if w not in found and _is_one_word(w)]
     bilm = get_shim(elmo.model).bilm
     with torch.no_grad():
         x, x_new = (
@@ -77,3 +77,8 @@ def add_words(
     W = np.linalg.solve(A, x.T @ (vectors - mean_y))
     predicted = ((x_new - mean_x) @ W + mean_y).astype(np.float32)
     return known + new, np.concatenate([vectors, predicted])
+
+
+def _is_one_word(text: str) -> bool:
+    """A space in a word would make two words of it in a file of vectors."""
+    return len(text.split()) == 1

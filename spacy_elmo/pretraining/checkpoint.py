@@ -35,8 +35,8 @@ MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",)}
 
 
 def save_checkpoint(run: Run, output: Path) -> None:
-    """Write a checkpoint beside its place and rename it; the last one stays as the
-    one before. It holds the rows of all processes: any number of them can resume.
+    """Write a checkpoint to a temporary file and rename it; the one before is kept. It
+    holds the rows of all processes: any number of them can resume.
 
     RAISES (TrainingError): If it cannot be written, for instance on a full disk.
     """

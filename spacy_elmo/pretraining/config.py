@@ -112,7 +112,7 @@ class TrainingSettings(StrictModel):
     # Of the initial weights, the order of the documents, dropout and negatives.
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
     eval_steps: Count = 1000
-    # Of each held-out file, for the curve. The last evaluation reads all of it.
+    # Of each held-out file, for the curve; 0 reads all of it, as the last one does.
     eval_tokens: Annotated[int, Field(ge=0)] = 50_000
     log_steps: Count = 50
     checkpoint_steps: Count = 500

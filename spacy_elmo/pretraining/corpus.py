@@ -78,8 +78,10 @@ class Corpus(NamedTuple):
         stopped: with a weight of 0.3, ten epochs read each document three times.
         """
         parts = []
+        # Files are read in order: sources ascend.
+        ends = np.searchsorted(self.sources, np.arange(len(self.weights) + 1))
         for source, weight in enumerate(self.weights):
-            documents = np.flatnonzero(self.sources == source)
+            documents = np.arange(ends[source], ends[source + 1])
             order = np.random.default_rng([seed, source, 1]).permutation(documents)
             n = len(order)
             first, last = (round(k * weight * n) for k in (i, i + 1))

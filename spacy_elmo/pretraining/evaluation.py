@@ -34,8 +34,8 @@ class Perplexity(NamedTuple):
     files: Dict[str, "Perplexity"] = {}
 
     def to_dict(self) -> Dict[str, Any]:
-        found = {k: v for k, v in self._asdict().items() if k != "files"}
-        files = {name: p.to_dict() for name, p in self.files.items()}
+        found = self._asdict()
+        files = {name: p.to_dict() for name, p in found.pop("files").items()}
         return {**found, "files": files} if files else found
 
 

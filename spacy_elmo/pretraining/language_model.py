@@ -80,8 +80,8 @@ def read_softmax(path: Union[str, Path], width: int) -> Softmax:
 
 class LanguageModel:
     """A biLM with its softmax: the probability of each word given those before it, and
-    given those after it. Words outside the vocabulary count as `<UNK>`, and cost no
-    more than that: see `is_oov`.
+    given those after it. Words outside the vocabulary have the probability of
+    `<UNK>`: see `is_oov`.
 
     words (List[str]): The words of the softmax, `<S>`, `</S>` and `<UNK>` first.
     """

@@ -118,7 +118,7 @@ def tokenize(
 
 
 def _clean(words: Iterable[str]) -> List[str]:
-    """Words without those that are blank, each on one line."""
+    """The words that are not blank, with spaces for line breaks."""
     return [w.translate(_LINE_BREAKS) for w in words if w and not w.isspace()]
 
 

@@ -63,10 +63,6 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
     RAISES (TrainingError): If the training cannot continue, or was interrupted by
         SIGINT or SIGTERM: then all that was done is saved.
     """
-    # oneDNN keeps a compiled product for each shape, 1024 by default. Each batch has
-    # another number of distinct words: in bfloat16 that would grow by gigabytes.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
-    keep_freed_memory()
     with joined_processes(settings.training.device) as processes, ExitStack() as stack:
         if processes.is_first:
             busy = TrainingError(Errors.E114.format(path=output))
@@ -125,6 +121,10 @@ def prepare_run(settings: Settings, corpus: Corpus, processes: Processes) -> Run
     """A run before its first update. Where precision and compile are "auto", they are
     chosen here.
     """
+    # oneDNN keeps a compiled product for each shape, 1024 by default. Each batch has
+    # another number of distinct words: in bfloat16 that would grow by gigabytes.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    keep_freed_memory()
     training, device = settings.training, processes.device
     precision = choose_precision(training.precision, device, among=("bfloat16",))
     fuses = training.compile

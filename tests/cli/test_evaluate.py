@@ -4,6 +4,7 @@ import shutil
 
 import h5py
 import pytest
+from thinc.api import Config
 
 from spacy_elmo.bilm import BiLM
 
@@ -80,3 +81,30 @@ def test_bad_input_gets_a_message(trained, texts, elmo, tmp_path, args, problem)
     result = elmo("evaluate", *(arg.format(**names) for arg in args))
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
+
+
+TOKENIZER = """
+from spacy import registry
+from spacy.tokens import Doc
+
+@registry.tokenizers("evaluated_by_lines.v1")
+def create():
+    return lambda nlp: lambda text: Doc(nlp.vocab, text.split())
+"""
+
+
+def test_a_tokenizer_of_ones_own_is_imported(trained, texts, elmo, tmp_path):
+    """Whatever number of processes the training had: they would lack the code."""
+    shutil.copytree(trained[0], tmp_path / "model")
+    path = tmp_path / "model" / "config.cfg"
+    config = Config().from_disk(path)
+    tokenizer = {"@tokenizers": "evaluated_by_lines.v1"}
+    config["nlp"] = {"lang": "en", "tokenizer": tokenizer}
+    config["corpus"].update(tokenized=False, n_process=2)
+    config.to_disk(path)
+    run = "evaluate", tmp_path / "model", texts[1]
+    result = elmo(*run)
+    assert result.exit_code == 1 and "evaluated_by_lines.v1" in result.text
+    (tmp_path / "code.py").write_text(TOKENIZER)
+    result = elmo(*run, "--code", tmp_path / "code.py")
+    assert result.exit_code == 0, result.output

@@ -5,6 +5,7 @@ import os
 import random
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 import made_up
 import pytest
 import spacy
+import srsly
 from spacy.cli._util import app
 from spacy.util import load_config
 from tasks import ROOT
@@ -286,9 +288,10 @@ def test_a_treebank_of_other_tokens_is_a_warning(elmo, inputs, tmp_path):
     assert "ELMOW010" in result.text and "'liest,' becomes 'liest ,'" in result.text
 
 
-@pytest.mark.parametrize("given", [["--name", "my-novels"], ["--version", "abc"]])
+@pytest.mark.parametrize("given", [["--name", "my-novels"], ["--version", "0.1.0abc"]])
 def test_what_no_package_can_be_called(elmo, inputs, tmp_path, given):
-    result = elmo("init", inputs / "text", tmp_path / "out", "--lang", "de", *given)
+    run = "init", inputs / "text", tmp_path / "out", "--lang", "de", "--no-run"
+    result = elmo(*run, *given)
     assert result.exit_code == 1 and given[1] in result.text
     assert not (tmp_path / "out").exists()
 
@@ -312,6 +315,44 @@ def test_an_interrupt_loses_no_update(inputs, tmp_path):
     assert "ELMO058" in printed and "Run the same command again" in printed
     assert (out / "bilm" / "checkpoint.pt").is_file()
     assert not list(out.glob(".init.*"))
+
+
+STEP = """
+import pathlib, signal, time
+
+def interrupted(*_):
+    if pathlib.Path("once").exists():
+        raise SystemExit(1)
+    pathlib.Path("once").touch()
+
+signal.signal(signal.SIGINT, interrupted)
+pathlib.Path("began").touch()
+time.sleep(99)
+"""
+INTERRUPTED = """
+import pathlib, signal, sys
+from spacy_elmo.cli.init import run_project
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+run_project(pathlib.Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="not on Windows")
+def test_each_interrupt_reaches_the_step_that_runs(tmp_path):
+    (tmp_path / "step.py").write_text(STEP)
+    step = {"name": "step", "script": ["python step.py"]}
+    project = {"commands": [step], "workflows": {"all": ["step"]}}
+    srsly.write_yaml(tmp_path / "project.yml", project)
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    for name in ("began", "once"):
+        while not (tmp_path / name).is_file() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and "Run the same command again" in printed
 
 
 def test_a_project_has_one_run_at_a_time(tmp_path):

@@ -21,21 +21,22 @@ def install(folder, target):
 
 
 def test_an_installed_package_publishes_its_name(trained, elmo, tmp_path):
+    """Also by a name that setuptools would take for a folder beside a package."""
     result = elmo(
-        "package", trained[0], tmp_path, "--name", "en_dogs", "--license", "CC0",
+        "package", trained[0], tmp_path, "--name", "news", "--license", "CC0",
         "--sources", "made-up facts", "--build", "wheel,sdist",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    folder = tmp_path / "en_dogs-0.0.0"
+    folder = tmp_path / "news-0.0.0"
     assert {p.suffix for p in (folder / "dist").iterdir()} == {".whl", ".gz"}
     left = {path.name for path in folder.iterdir()}
-    assert left == {"README.md", "pyproject.toml", "en_dogs", "dist"}
+    assert left == {"README.md", "pyproject.toml", "news", "dist"}
     install(folder, tmp_path / "elsewhere")
     (metadata,) = (tmp_path / "elsewhere").glob("*.dist-info/METADATA")
     assert "License: CC0" in metadata.read_text()
     code = (
         "import spacy; nlp = spacy.blank('en'); "
-        "nlp.add_pipe('elmo', config={'model': {'weights': 'en_dogs'}}); "
+        "nlp.add_pipe('elmo', config={'model': {'weights': 'news'}}); "
         "print(nlp('The dog barks.')._.elmo.shape)"
     )
     found = subprocess.run(

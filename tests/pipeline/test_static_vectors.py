@@ -65,7 +65,7 @@ def test_words_that_the_text_lacks_are_predicted_from_the_token_layer(nlp):
     elmo.model.initialize()
     rng = np.random.default_rng(0)
     words = [f"word{i}" for i in range(200)]
-    new = ["number1", "word7", "number2", "number1"]
+    new = ["number1", "word7", "number2", "number1", "New York", "\n"]
     doc = nlp(" ".join([*words, "number1", "number2"]))
     # A made-up map from the token layer, which least squares must find again.
     W = rng.standard_normal((6, 12)).astype("f")
