@@ -17,6 +17,7 @@ Result = TypeVar("Result")
 
 # Items under way for each process.
 AHEAD = 2
+STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def map_in_processes(
@@ -39,7 +40,7 @@ def map_in_processes(
         under_way: deque[Future[Result]] = deque()
         try:
             for item in items:
-                with _stops_blocked():
+                with _stops_blocked(context.get_start_method() == "fork"):
                     under_way.append(pool.submit(_work, work, item))
                 if len(under_way) == AHEAD * n_process:
                     yield under_way.popleft().result()
@@ -53,15 +54,13 @@ def map_in_processes(
             raise
 
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
-
-
 @contextmanager
-def _stops_blocked() -> Iterator[None]:
-    """Workers that start meanwhile are stopped in `_begin` at the earliest. With the
-    parent's handlers a forked one would raise in the middle of the parent's own code,
-    and go on with it."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows, which does not fork
+def _stops_blocked(forks: bool) -> Iterator[None]:
+    """Workers that fork meanwhile are stopped in `_begin` at the earliest: with the
+    parent's handlers they would raise in the middle of its code, and go on with it. A
+    fork server would hand the block on to all that it ever starts.
+    """
+    if not forks:
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
@@ -82,7 +81,7 @@ def _begin(shared: Any) -> None:
     # does on SIGTERM is not theirs.
     for stop in STOPS:
         signal.signal(stop, signal.SIG_DFL)
-    if hasattr(signal, "pthread_sigmask"):
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     Thread(target=_end_with_parent, daemon=True).start()
 

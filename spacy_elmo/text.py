@@ -45,17 +45,16 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
     RAISES (CorpusError): If there are none, or if one given is of another kind.
     """
     is_folder = bool(path) and Path(path).is_dir()  # "" is no folder
-    if Path(path).is_file():
+    if is_folder:
+        files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
+        # Without what macOS and Jupyter hide.
+        seen = [p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}"]
+        found = [p for p in seen if p.resolve() not in without]
+    elif Path(path).is_file():
         found = [Path(path)]
     else:
-        if is_folder:
-            files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
-            # Without what macOS and Jupyter hide.
-            names = ((f"/{p.relative_to(path).as_posix()}", p) for p in files)
-            seen = [p for name, p in names if "/." not in name]
-        else:
-            found = [Path(name) for name in glob.glob(str(path), recursive=True)]
-            seen = [p for p in found if p.is_file()]
+        names = glob.glob(str(path), recursive=True)
+        seen = [Path(name) for name in names if Path(name).is_file()]
         found = [p for p in seen if p.resolve() not in without]
     if not found:
         problem = "there is no such file or directory"

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 from itertools import count
+from multiprocessing import get_context
+from operator import mul
 
 import pytest
 
@@ -80,6 +82,17 @@ def test_a_worker_that_is_stopped_at_its_birth_runs_no_code_of_its_parent(tmp_pa
     command = [sys.executable, str(script), os.path.dirname(__file__)]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60)
     assert printed.stdout == "CorpusError\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not on Windows")
+def test_processes_that_others_start_later_can_be_stopped():
+    context = get_context("forkserver")
+    assert list(map_in_processes(mul, 1, range(2), 2, "forkserver")) == [0, 1]
+    other = context.Process(target=time.sleep, args=(99,))
+    other.start()
+    other.terminate()
+    other.join(30)
+    assert other.exitcode == -signal.SIGTERM
 
 
 SCRIPT = """

@@ -34,6 +34,12 @@ PACKAGE_VERSION = (
 )
 RULES = "spacy.Tokenizer.v1"  # needs no package
 
+
+def _import(path: Optional[Path]) -> Optional[Path]:
+    import_code(path)
+    return path
+
+
 # Options of a path
 FILE: Any = {"exists": True, "dir_okay": False}
 
@@ -46,15 +52,10 @@ LANG = Opt(None, "--lang", "-l", help="Language of the text [as in training, or 
 TOKENIZED = Opt(None, "--tokenized/--raw", help="Split at spaces only [as in training]")
 CODE = Opt(
     None, "--code", help="Python file with registered functions, to import",
-    callback=lambda path: _import(path), **FILE,
+    callback=_import, **FILE,
 )  # fmt: skip
 VOCAB = Opt(None, "--vocab", "-v", help="Words of the softmax [vocab.txt beside it]")
 JSON = Opt(False, "--json", "-j", help="Print JSON")
-
-
-def _import(path: Optional[Path]) -> Optional[Path]:
-    import_code(path)
-    return path
 
 
 def read_tokenizer(

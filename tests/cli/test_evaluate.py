@@ -87,7 +87,7 @@ TOKENIZER = """
 from spacy import registry
 from spacy.tokens import Doc
 
-@registry.tokenizers("evaluated_by_lines.v1")
+@registry.tokenizers("evaluated_by_spaces.v1")
 def create():
     return lambda nlp: lambda text: Doc(nlp.vocab, text.split())
 """
@@ -98,13 +98,13 @@ def test_a_tokenizer_of_ones_own_is_imported(trained, texts, elmo, tmp_path):
     shutil.copytree(trained[0], tmp_path / "model")
     path = tmp_path / "model" / "config.cfg"
     config = Config().from_disk(path)
-    tokenizer = {"@tokenizers": "evaluated_by_lines.v1"}
+    tokenizer = {"@tokenizers": "evaluated_by_spaces.v1"}
     config["nlp"] = {"lang": "en", "tokenizer": tokenizer}
     config["corpus"].update(tokenized=False, n_process=2)
     config.to_disk(path)
     run = "evaluate", tmp_path / "model", texts[1]
     result = elmo(*run)
-    assert result.exit_code == 1 and "evaluated_by_lines.v1" in result.text
+    assert result.exit_code == 1 and "evaluated_by_spaces.v1" in result.text
     (tmp_path / "code.py").write_text(TOKENIZER)
     result = elmo(*run, "--code", tmp_path / "code.py")
     assert result.exit_code == 0, result.output
