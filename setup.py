@@ -27,17 +27,17 @@ setup(
     install_requires=[
         "spacy>=3.8,<3.9",
         "thinc>=8.3,<8.4",
-        "torch>=2.4",
+        "torch>=2.6",
         "srsly>=2.4,<3",
         "catalogue>=2.0.6,<2.1",
-        "numpy>=1.24",
-        "h5py>=3.8",
+        "numpy>=2",
+        "h5py>=3.11",
         # A lock whose file was removed is no longer taken for one.
         "filelock>=3.21",
         # These come with spaCy and torch; their releases decide which.
         "pydantic>=2",
         "requests",
-        "smart-open>=7.1",
+        "smart-open>=7.3.1",
         "tqdm",
         "typer>=0.19",
         "wasabi",
@@ -46,8 +46,14 @@ setup(
         "plot": ["matplotlib>=3.6"],
         "experiments": ["matplotlib>=3.6", "floret", "pytorch-crf", "scorch"],
         "ray": ["ray[data]>=2.9"],
-        "zstd": ["smart-open[zst]>=7.1"],
-        "test": ["pytest>=7", "pytest-xdist", "hypothesis>=6", "setuptools", "wheel"],
+        "zstd": ["smart-open[zst]>=7.3.1"],
+        "test": [
+            "pytest>=7",
+            "pytest-xdist",
+            "hypothesis>=6.100",
+            "setuptools",
+            "wheel",
+        ],
         "lint": ["ruff", "mypy"],
     },
     entry_points={

@@ -60,7 +60,8 @@ def find_bilm(weights: str) -> Path:
         path = resolve(weights)
     except MissingWeights:
         # An installed pipeline
-        folders = [get_package_path(weights)] if is_package(weights) else []
+        is_named = weights and is_package(weights)  # Python 3.10 has a package ""
+        folders = [get_package_path(weights)] if is_named else []
         configs = [path for folder in folders for path in folder.glob("*/config.cfg")]
         if not configs:
             raise

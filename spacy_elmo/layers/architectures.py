@@ -24,6 +24,8 @@ from .mix import ScalarMix
 Encoder = Model[List[Doc], List[Floats3d]]
 Mix = Model[List[Floats3d], List[Floats2d]]
 Tok2Vec = Model[List[Doc], List[Floats2d]]
+# The number first: confection 0.1 makes of it the first that it can be.
+Layers = Union[int, str]
 
 
 @registry.architectures("spacy_elmo.ELMoListener.v1")
@@ -32,7 +34,7 @@ def build_elmo_listener(
     dropout: float = 0.2,
     l2: float = 0.001,
     layer_norm: bool = True,
-    layers: Union[str, int] = "all",
+    layers: Layers = "all",
     init: Optional[List[float]] = None,
     trainable_mix: bool = True,
 ) -> Tok2Vec:
@@ -56,7 +58,7 @@ def build_elmo(
     dropout: float = 0.2,
     l2: float = 0.001,
     layer_norm: bool = True,
-    layers: Union[str, int] = "all",
+    layers: Layers = "all",
     init: Optional[List[float]] = None,
     trainable_mix: bool = True,
     trainable: bool = False,

@@ -1,6 +1,7 @@
 """Documents -> sentences of words, in one process or in several."""
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_all_start_methods
 from pathlib import Path
@@ -82,7 +83,9 @@ def load_language(nlp_config: Dict[str, Any]) -> Language:
     except Exception as e:  # whatever the language or its tokenizer raises
         if "[E048]" in str(e) or "[E958]" in str(e):
             known = (m.name for m in iter_modules(lang.__path__) if m.ispkg)
-            meant = util.find_matching_language(str(name))  # of "deu" it is "de"
+            meant = None
+            with suppress(ValueError):  # of older spaCys, if it is no tag at all
+                meant = util.find_matching_language(str(name))  # of "deu" it is "de"
             hint = f" Did you mean {meant}?" if meant else ""
             problem = Errors.E135.format(lang=name, hint=hint, known=", ".join(known))
         elif isinstance(e, ImportError):

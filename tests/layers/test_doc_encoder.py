@@ -178,7 +178,8 @@ def test_a_low_precision_is_close_and_only_used_where_it_is_fast(
     found, wanted = rounded.predict(docs), layer.predict(docs)
     assert_all_close(found, wanted, tolerance=tolerance)
     assert np.array_equal(found[0], wanted[0]) is not fast
-    assert ["ELMOW002" in str(w.message) for w in recwarn] == [True] * (not fast)
+    ours = [str(w.message)[:10] for w in recwarn if "ELMO" in str(w.message)]
+    assert ours == ["[ELMOW002]"] * (not fast)
 
 
 def test_weights_are_not_opened_before_the_first_use(tmp_path, calm_weights):
