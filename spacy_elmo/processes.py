@@ -77,10 +77,11 @@ _shared: Any = None
 def _begin(shared: Any) -> None:
     global _shared
     _shared = shared
-    # Ctrl+C reaches the workers too: they end without a traceback each. What the parent
-    # does on SIGTERM is not theirs.
-    for stop in STOPS:
-        signal.signal(stop, signal.SIG_DFL)
+    # Ctrl+C reaches the workers too: they end without a traceback each, but not where
+    # the parent goes on (`nohup ... &`). What it does on SIGTERM is not theirs.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):  # not on Windows
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     Thread(target=_end_with_parent, daemon=True).start()

@@ -53,6 +53,21 @@ def test_a_process_that_dies_is_a_message():
         signal.signal(signal.SIGTERM, before)
 
 
+def ask(stop, _):
+    return signal.getsignal(stop)
+
+
+@pytest.mark.parametrize("mine", [signal.SIG_IGN, signal.default_int_handler])
+def test_what_ctrl_c_does_not_stop_keeps_its_workers(mine):
+    """A shell that starts a job in the background may have it ignored."""
+    before = signal.signal(signal.SIGINT, mine)
+    try:
+        (found,) = map_in_processes(ask, signal.SIGINT, [0], 1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert found == (signal.SIG_IGN if mine is signal.SIG_IGN else signal.SIG_DFL)
+
+
 def test_one_who_stops_reading_waits_for_no_work():
     results = map_in_processes(rest, 99, [0, 1, 1], 2)
     worker = next(results)
