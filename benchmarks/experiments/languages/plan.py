@@ -40,10 +40,12 @@ treebank has 10,600 words; the Hungarian one is for measuring only; the French n
 from newspapers with errors of OCR, and the German ones from court decisions. Words are
 the treebank's; encoders are those of the other experiments, trained until 2,000 updates
 bring nothing. An hour of a biLM is of 4.0 (French, Portuguese), 4.1 (Korean), 5.2
-(Russian) and 5.4 million tokens (German) in batches of 32 rows, on a core without
-AVX-512. The biLMs of Korean, French and Portuguese have today's recipe; those of
-Russian and German are older (a learning rate of 0.002, and a softmax whose biases began
-at zero), and so are the Hungarian ones, which had 128 rows, too.
+(Russian) and 5.4 million tokens (German) in batches of 32 rows, as much as a core
+without AVX-512 reads; the Russian one was made in 32 minutes of one with AMX. The biLMs
+of Korean, French, Portuguese and Russian have today's recipe; the German one is older
+(a learning rate of 0.002, and a softmax whose biases began at zero), and so are the
+Hungarian ones, which had 128 rows, too. spacy pretrain learns to predict characters
+(PretrainCharacters), and read some 25 million words in its hour, of one core with AMX.
 """
 
 
