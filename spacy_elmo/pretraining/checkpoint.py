@@ -31,7 +31,11 @@ FREE: Dict[str, Any] = {
 }  # fmt: skip
 
 # What an optimizer keeps of each parameter.
-MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",)}
+MOMENTS = {
+    "adamw": ("exp_avg", "exp_avg_sq"),
+    "muon": ("exp_avg", "exp_avg_sq"),
+    "adagrad": ("sum",),
+}
 
 
 def save_checkpoint(run: Run, output: Path) -> None:

@@ -40,7 +40,7 @@ from .evaluation import Perplexity, evaluate_files
 from .initialization import load_start
 from .language_model import write_model
 from .loggers import LOG, Log
-from .run import Run, count_steps, start_run, train_step
+from .run import Run, count_steps, learn_rate, start_run, train_step
 from .vocabulary import VOCABULARY, write_vocabulary
 from .windows import Window
 
@@ -272,7 +272,9 @@ class _Training:
                 "step": run.step,
                 "tokens": run.step * self.settings.tokens_per_step,
                 "epoch": round(run.rows.epoch, 4),
-                "learn_rate": run.optimizer.param_groups[0]["lr"],
+                "learn_rate": learn_rate(
+                    self.settings.optimizer, max(0, run.step - 1), run.n_steps
+                ),
                 "seconds": round(time.perf_counter() - self.started, 1),
             }
             self.log.write({**where, **found})

@@ -31,6 +31,9 @@ RECIPES = {
         "optimizer": {"name": "adagrad", "learn_rate": 0.3, "decay": "none",
                       "warmup_steps": 0},
     },
+    "muon": {
+        "optimizer": {"name": "muon", "learn_rate": 0.02, "warmup_steps": 10}
+    },
     "bfloat16": {"precision": "bfloat16"},
     "best kept": {
         "keep_best": True, "eval_steps": 1, "eval_tokens": 0,
@@ -40,7 +43,7 @@ RECIPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("recipe", list(RECIPES.values())[:3], ids=list(RECIPES)[:3])
+@pytest.mark.parametrize("recipe", list(RECIPES.values())[:4], ids=list(RECIPES)[:4])
 def test_a_language_is_learned_far_below_its_unigram_entropy(
     make_settings, tmp_path, recipe
 ):
