@@ -21,7 +21,7 @@ RMS = 0.2
 class Muon(AdamW):
     """AdamW, but for the matrices of the LSTMs: W of each gate for x and for h, and
     W_P. These move by their orthogonalized momentum. torch.optim.Muon takes parameters
-    as they are, but a kernel has the bias and all gates, and would take twice as long.
+    as they are, but a kernel is the bias and the matrices of all gates.
 
     groups (List[Dict[str, Any]]): As AdamW's; the first has the matrices.
     weights (nn.Module): What has the LSTMs.
