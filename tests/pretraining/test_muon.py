@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 import torch
 
+from spacy_elmo.bilm.encoder import CharacterEncoder
 from spacy_elmo.bilm.lstm import LSTMLayer
-from spacy_elmo.bilm.options import LSTMOptions
+from spacy_elmo.bilm.options import CharCNNOptions, EmbeddingOptions, LSTMOptions
 from spacy_elmo.pretraining.muon import Muon, orthogonalize
 
 RATE, DECAY, BETA = 0.01, 0.1, 0.9
@@ -84,6 +86,35 @@ def test_a_layer_without_a_projection_and_other_parameters():
     # AdamW's first update is the learning rate.
     moved = (other.weight.detach() - before[1]) / RATE
     np.testing.assert_allclose(moved.abs(), 1.0, atol=0.02)
+
+
+@pytest.mark.parametrize("width", [3, 30])
+def test_the_projection_of_the_token_encoder(width):
+    encoder = _encoder(width)
+    muon = Muon([{"params": encoder.parameters()}], RATE, weights=encoder)
+    torch.manual_seed(7)
+    for param in encoder.parameters():
+        param.data.normal_()
+        param.grad = torch.randn_like(param)
+    before = encoder.projection.weight.detach().numpy().copy()
+    gradient = encoder.projection.weight.grad.numpy()
+    muon.step()
+    n = max(gradient.shape)
+    moved = before * (1 - RATE * 0.01) - encoder.projection.weight.detach().numpy()
+    update = newton_schulz(gradient)  # of any momentum that is as the first gradient
+    np.testing.assert_allclose(moved / (RATE * 0.2 * n**0.5), update, atol=1e-3)
+
+
+def test_a_token_encoder_without_a_projection():
+    encoder = _encoder(width=10)
+    assert Muon([{"params": encoder.parameters()}], RATE, weights=encoder).parts == []
+
+
+def _encoder(width):
+    options = CharCNNOptions(
+        filters=((1, 4), (2, 6)), embedding=EmbeddingOptions(3), activation="relu"
+    )
+    return CharacterEncoder(options, width)
 
 
 def _layer(H, P):
