@@ -47,7 +47,11 @@ def draw_sample(rng: np.random.Generator, n_samples: int, vocab_size: int) -> Sa
         # The inverse of the distribution function log(k + 1) / log(V + 1).
         more = np.exp(u * math.log(vocab_size + 1)).astype(np.int64) - 1
         draws = np.concatenate([draws, np.clip(more, 0, vocab_size - 1)])
-        first = np.sort(np.unique(draws, return_index=True)[1])
+        # Where each word was drawn first: the last of these that is written. Sorting
+        # all draws takes four times as long.
+        place = np.full(vocab_size, -1)
+        place[draws[::-1]] = np.arange(len(draws))[::-1]
+        first = np.sort(place[place >= 0])
     first = first[:n_samples]
     return Sample(torch.from_numpy(draws[first]), int(first[-1]) + 1, vocab_size)
 
