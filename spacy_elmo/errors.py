@@ -336,3 +336,9 @@ class Warnings:
         "[ELMOW013] The model of --init-from was trained with nlp.lang {theirs!r}, and "
         "this run has {ours!r}: its words are split by other rules. Give --nlp.lang."
     )
+    W014 = (
+        "[ELMOW014] The held-out perplexity is {found:.1f} after {step:,} steps, and "
+        "was {best:.1f} after {best_step:,}. If the loss has risen, too, the run "
+        "diverges: begin again with a lower training.optimizer.learn_rate. If not, it "
+        "overfits: training.keep_best keeps the best weights."
+    )

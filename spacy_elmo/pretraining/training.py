@@ -50,6 +50,8 @@ LOCK_FILE = ".pretrain.lock"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 # With a larger share of unknown words, a perplexity says little.
 MANY_UNKNOWN = 0.5
+# Times the best perplexity: no run that learns comes back from there.
+MUCH_WORSE = 2.0
 
 
 def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
@@ -207,6 +209,10 @@ class _Training:
         found = self._perplexity(self.settings.eval_tokens)
         self._write(found.to_dict())
         self.shown["perplexity"] = f"{found.average:.1f}"
+        best_step, best = run.best
+        if found.average > MUCH_WORSE * best and run.processes.is_first:
+            values = {"found": found.average, "best": best, "best_step": best_step}
+            msg.warn(Warnings.W014.format(step=run.step, **values))
         # The first is the best until then, even if it is infinite.
         if found.average < run.best[1] or math.isinf(run.best[1]):
             run.best = run.step, found.average

@@ -114,6 +114,18 @@ def test_a_run_that_diverges_at_once_still_keeps_a_best_model(make_settings, tmp
     BiLM.from_path(tmp_path / "out")
 
 
+def test_a_run_that_diverges_later_says_so(make_settings, tmp_path, capsys):
+    often = {"keep_best": True, "eval_steps": 1, "eval_tokens": 0, "max_tokens": 80}
+    first = pretrain(make_settings(**often), tmp_path / "start")
+    assert "ELMOW014" not in capsys.readouterr().out
+    wild = {"learn_rate": 10.0, "decay": "none", "warmup_steps": 0}
+    settings = make_settings(**often, optimizer=wild)
+    paths = settings.paths.model_copy(update={"init_from": str(tmp_path / "start")})
+    pretrain(settings.model_copy(update={"paths": paths}), tmp_path / "out")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "ELMOW014" in said and f"was {first.average:.1f} after 0" in said
+
+
 @pytest.mark.parametrize("where, what", [(0, "loss"), (1, "norm of the gradients")])
 def test_a_loss_that_is_not_finite_stops_with_step_and_batch(
     make_settings, tmp_path, monkeypatch, where, what
