@@ -33,7 +33,6 @@ FREE: Dict[str, Any] = {
 # What an optimizer keeps of each parameter.
 MOMENTS = {
     "adamw": ("exp_avg", "exp_avg_sq"),
-    "muon": ("exp_avg", "exp_avg_sq"),
     "adagrad": ("sum",),
 }
 

@@ -61,7 +61,7 @@ class VocabularySettings(StrictModel):
 class OptimizerSettings(StrictModel):
     """[training.optimizer]."""
 
-    name: Literal["adamw", "muon", "adagrad"] = "adamw"  # the paper has Adagrad
+    name: Literal["adamw", "adagrad"] = "adamw"  # the paper has Adagrad
     learn_rate: Positive = 0.002
     warmup_steps: Annotated[int, Field(ge=0)] = 500  # linear, to learn_rate
     decay: Literal["cosine", "linear", "none"] = "cosine"  # to 0 at the last step

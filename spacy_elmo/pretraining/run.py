@@ -18,7 +18,6 @@ from .config import OptimizerSettings, Settings, TrainingSettings
 from .corpus import Corpus
 from .distributed import ALONE, Processes
 from .initialization import initialize
-from .muon import Muon
 from .objective import Objective
 from .softmax import Softmax, draw_sample
 from .windows import Rows, Window
@@ -123,7 +122,7 @@ def train_step(run: Run, batch: Window) -> Tuple[float, float]:
 
 
 def _make_optimizer(settings: OptimizerSettings, weights: nn.Module) -> Optimizer:
-    """Adagrad (Duchi et al. 2011), AdamW (Loshchilov and Hutter 2019) or Muon."""
+    """Adagrad (Duchi et al. 2011) or AdamW (Loshchilov and Hutter 2019)."""
     parameters, rate = list(weights.parameters()), settings.learn_rate
     if settings.name == "adagrad":
         start = settings.initial_accumulator
@@ -135,10 +134,6 @@ def _make_optimizer(settings: OptimizerSettings, weights: nn.Module) -> Optimize
         {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
     ]
     betas, decay = (settings.beta1, settings.beta2), settings.weight_decay
-    if settings.name == "muon":
-        return Muon(
-            groups, rate, betas, weight_decay=decay, fused=True, weights=weights
-        )
     return torch.optim.AdamW(groups, rate, betas, weight_decay=decay, fused=True)
 
 

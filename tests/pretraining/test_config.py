@@ -48,7 +48,7 @@ def test_the_original_config_is_the_recipe_of_the_paper():
         ("training.max_epochs", float("nan"), "max_epochs must be a finite number"),
         ("training.state", "warm", "'carried' or 'zero', not 'warm'"),
         ("training.compile", "on", "compile must be True, False or 'auto'"),
-        ("training.optimizer.name", "sgd", "'adamw', 'muon' or 'adagrad', not 'sgd'"),
+        ("training.optimizer.name", "sgd", "'adamw' or 'adagrad', not 'sgd'"),
         ("training.softmax.kind", "hierarchical", "'sampled' or 'full'"),
         (
             "training.softmax.n",

@@ -31,9 +31,6 @@ RECIPES = {
         "optimizer": {"name": "adagrad", "learn_rate": 0.3, "decay": "none",
                       "warmup_steps": 0},
     },
-    "muon": {
-        "optimizer": {"name": "muon", "learn_rate": 0.02, "warmup_steps": 10}
-    },
     "bfloat16": {"precision": "bfloat16"},
     "best kept": {
         "keep_best": True, "eval_steps": 1, "eval_tokens": 0,
