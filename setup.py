@@ -72,7 +72,10 @@ setup(
         ],
         "spacy_cli": ["elmo = spacy_elmo.cli:app"],
         "srsly_msgpack_decoders": ["spacy_elmo = spacy_elmo.layers.user_data:decode"],
-        "spacy_elmo_weights": ["en_elmo_sm = spacy_elmo.weights:en_elmo_sm"],
+        "spacy_elmo_weights": [
+            "en_elmo_sm = spacy_elmo.weights:en_elmo_sm",
+            "en_elmo_md = spacy_elmo.weights:en_elmo_md",
+        ],
     },
     classifiers=[
         "Development Status :: 4 - Beta",

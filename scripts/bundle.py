@@ -35,7 +35,7 @@ ARMS = ("spacy_default", "no_listener", "elmo")
 TOTALS = ("tokens", "steps", "epochs", "hours")
 CURVE_TOKENS = 8_000_000  # between two points in meta.json
 CARD_TOKENS = 25_000_000  # and on the card
-TEMPLATE = Path(__file__).parent / "card_en_elmo_sm.md"
+HERE = Path(__file__).parent
 
 app = typer.Typer()
 Curve = List[Tuple[int, float]]  # tokens read, held-out perplexity
@@ -49,6 +49,7 @@ def model(
     earlier: Annotated[List[Path], typer.Option(default_factory=list)],
     version: str = __version__,
     mean_with: Optional[Path] = None,
+    template: Path = HERE / "card_en_elmo_sm.md",
 ) -> None:
     """Write the model, what is known of it (meta.json), and its card."""
     bilm, softmax = read(trained)
@@ -76,7 +77,7 @@ def model(
         "curve": join_curves(parts), "config": config,
     }  # fmt: skip
     srsly.write_json(output / "meta.json", meta)
-    card(output)
+    card(output, template=template)
 
 
 def read(run: Path) -> Tuple[BiLM, Softmax]:
@@ -85,7 +86,11 @@ def read(run: Path) -> Tuple[BiLM, Softmax]:
 
 
 @app.command()
-def card(output: Path, scores: Optional[Path] = None) -> None:
+def card(
+    output: Path,
+    scores: Optional[Path] = None,
+    template: Path = HERE / "card_en_elmo_sm.md",
+) -> None:
     """Write the card (README.md) from meta.json."""
     meta: Any = srsly.read_json(output / "meta.json")
     if scores is not None:
@@ -104,7 +109,7 @@ def card(output: Path, scores: Optional[Path] = None) -> None:
     for n, p in meta["curve"]:
         if not curve or n - curve[-1][0] >= CARD_TOKENS:
             curve.append((n, p))
-    text = TEMPLATE.read_text(encoding="utf8").format(
+    text = template.read_text(encoding="utf8").format(
         **config["model"], **config["training"], **meta["training"],
         meta=meta, megabytes=size / 1e6, perplexity="\n".join(perplexity),
         n_filters=sum(n for _, n in config["model"]["char_cnn"]["filters"]),

@@ -97,6 +97,7 @@ def test_all_registered_names_have_an_entry_point():
         ("spacy_cli", "elmo"),
         ("srsly_msgpack_decoders", "spacy_elmo"),
         ("spacy_elmo_weights", "en_elmo_sm"),
+        ("spacy_elmo_weights", "en_elmo_md"),
     }
 
 
@@ -143,3 +144,4 @@ def test_files_that_travel_with_the_package():
     assert "spacy_elmo/py.typed" in files
     for name in ("options.json", "weights.hdf5", "vocab.txt", "README.md"):
         assert f"spacy_elmo/weights/en_elmo_sm/{name}" in files
+        assert f"spacy_elmo/weights/en_elmo_md/{name}" in files

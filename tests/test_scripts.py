@@ -13,6 +13,7 @@ from thinc.api import Config
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.pretraining.config import read_settings
+from spacy_elmo.pretraining.language_model import LanguageModel
 from spacy_elmo.pretraining.training import pretrain
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,6 +58,35 @@ def test_quickstart(quickstart, tiny_weights, tmp_path, monkeypatch, capfd):
     assert "doc[3]._.elmo.shape = (3, 12)" in printed
 
 
+def test_a_wider_model_computes_the_same_and_can_learn(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(made_up.text(20), encoding="utf8")
+
+    def run(name, dim, projection_dim, **paths):
+        config = made_up.pretrain_config(text)
+        config["paths"].update(paths)
+        lstm = {"dim": dim, "projection_dim": projection_dim}
+        lstm = {**made_up.TINY_MODEL["lstm"], **lstm}
+        config["model"] = {**made_up.TINY_MODEL, "lstm": lstm}
+        Config(config).to_disk(tmp_path / "config.cfg")
+        pretrain(read_settings(tmp_path / "config.cfg"), tmp_path / name)
+        return BiLM.from_path(tmp_path / name)
+
+    run("run", 10, 5)
+    wide = tmp_path / "wide"
+    load_script("widen").main(str(tmp_path / "run"), wide, 14, 8)
+    narrow, wider = (LanguageModel.from_path(tmp_path / n) for n in ("run", "wide"))
+    sentences = [["the", "dog", "barks"]]
+    (wanted,), (found,) = narrow.score(sentences), wider.score(sentences)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    # All that is new learns.
+    trained = run("again", 14, 8, init_from=str(wide))
+    for d in range(2):
+        for old, new in zip(wider.bilm.layers_of(d), trained.layers_of(d)):
+            assert (old.weight != new.weight).float().mean() > 0.99
+            assert (old.projection != new.projection).float().mean() > 0.99
+
+
 @pytest.fixture(scope="module")
 def bundle():
     return load_script("bundle")
@@ -95,10 +125,11 @@ def test_bundle(bundle, tmp_path):
     assert f"**{perplexity:.1f}**" in (output / "README.md").read_text(encoding="utf8")
 
 
-def test_the_card_of_the_bundled_model_is_what_the_script_writes(bundle, tmp_path):
-    bundled = ROOT / "spacy_elmo" / "weights" / "en_elmo_sm"
-    copy = shutil.copytree(bundled, tmp_path / "en_elmo_sm")
-    bundle.card(copy)
+@pytest.mark.parametrize("name", ["en_elmo_sm", "en_elmo_md"])
+def test_the_card_of_a_bundled_model_is_what_the_script_writes(bundle, tmp_path, name):
+    bundled = ROOT / "spacy_elmo" / "weights" / name
+    copy = shutil.copytree(bundled, tmp_path / name)
+    bundle.card(copy, template=ROOT / "scripts" / f"card_{name}.md")
     assert (copy / "README.md").read_bytes() == (bundled / "README.md").read_bytes()
 
 

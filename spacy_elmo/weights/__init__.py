@@ -13,6 +13,11 @@ def en_elmo_sm() -> Path:
     return Path(__file__).parent / "en_elmo_sm"
 
 
+def en_elmo_md() -> Path:
+    """A larger English biLM: more accurate, and slower. Its model card is beside it."""
+    return Path(__file__).parent / "en_elmo_md"
+
+
 def resolve(name_or_path: Union[str, Path]) -> Path:
     """Where a model is, given its name or a path. Nothing is opened, and nothing is
     downloaded.

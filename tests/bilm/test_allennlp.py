@@ -15,7 +15,7 @@ from reference import random_weights, write_weights
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
-from spacy_elmo.weights import en_elmo_sm
+from spacy_elmo.weights import resolve
 
 if importlib.util.find_spec("allennlp") is None:
     pytest.skip("allennlp is not installed", allow_module_level=True)
@@ -37,15 +37,6 @@ BATCHES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def bundled(tmp_path_factory):
-    """Written anew, as scripts/bundle.py does it."""
-    folder, bilm = tmp_path_factory.mktemp("bundled"), BiLM.from_path(en_elmo_sm())
-    softmax = read_softmax(en_elmo_sm(), bilm.options.lstm.projection_dim)
-    write_model(bilm, softmax, folder, dtype="float16")
-    return folder
-
-
 def assert_same(weights, batches, assert_close):
     theirs, _ = load_allennlp(weights, torch.get_num_threads())
     ours = BiLM.from_path(weights)
@@ -64,9 +55,10 @@ def test_every_layer_matches_allennlp(
     assert_same(tmp_path, BATCHES, assert_close)
 
 
-def test_what_pretrain_writes_runs_there(tmp_path, assert_close):
+@pytest.mark.parametrize("name", ["en_elmo_sm", "en_elmo_md"])
+def test_what_pretrain_writes_runs_there(name, tmp_path, assert_close):
     """Written anew, as scripts/bundle.py does it."""
-    bilm = BiLM.from_path(en_elmo_sm())
-    softmax = read_softmax(en_elmo_sm(), bilm.options.lstm.projection_dim)
+    bilm = BiLM.from_path(resolve(name))
+    softmax = read_softmax(resolve(name), bilm.options.lstm.projection_dim)
     write_model(bilm, softmax, tmp_path, dtype="float16")
     assert_same(tmp_path, BATCHES[:1], assert_close)

@@ -1,4 +1,4 @@
-"""The bundled model, which `pretrain` wrote, in simple_elmo.
+"""The bundled models, which `pretrain` wrote, in simple_elmo.
 
 pip install simple_elmo tensorflow-cpu tf-keras
 """
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.weights import en_elmo_sm
+from spacy_elmo.weights import resolve
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("simple_elmo") is None,
@@ -22,15 +22,16 @@ SENTENCES = [
 ]
 
 
-def test_what_pretrain_writes_runs_there(monkeypatch):
+@pytest.mark.parametrize("name", ["en_elmo_sm", "en_elmo_md"])
+def test_what_pretrain_writes_runs_there(name, monkeypatch):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     from simple_elmo import ElmoModel  # type: ignore[import-not-found]
 
     model = ElmoModel()
-    model.load(str(en_elmo_sm()), max_batch_size=len(SENTENCES))
+    model.load(str(resolve(name)), max_batch_size=len(SENTENCES))
     # Its state is carried from batch to batch; the first one starts from zeros.
     found = model.get_elmo_vectors(SENTENCES, warmup=False, layers="all")
-    wanted, _ = BiLM.from_path(en_elmo_sm()).encode(SENTENCES)
+    wanted, _ = BiLM.from_path(resolve(name)).encode(SENTENCES)
     for i, layers in enumerate(wanted):
         theirs = found[i].transpose(1, 0, 2)[: len(layers)]
         np.testing.assert_allclose(theirs, layers, rtol=1e-5, atol=1e-5)
