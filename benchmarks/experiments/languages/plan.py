@@ -40,11 +40,11 @@ treebank has 10,600 words; the Hungarian one is for measuring only; the French n
 from newspapers with errors of OCR, and the German ones from court decisions. Words are
 the treebank's; encoders are those of the other experiments, trained until 2,000 updates
 bring nothing. An hour of a biLM is of 4.0 (French, Portuguese), 4.1 (Korean), 5.2
-(Russian) and 5.4 million tokens (German) in batches of 32 rows, as much as a core
-without AVX-512 reads; the Russian one was made in 32 minutes of one with AMX, the
-German one in 33 of an EPYC with bfloat16. They have today's recipe, but for the
-Hungarian ones (a learning rate of 0.002, a softmax whose biases began at zero, and 128
-rows). spacy pretrain learns to predict characters
+(Russian) and 5.4 million tokens (German, Hungarian) in batches of 32 rows, as much as a
+core without AVX-512 reads; the Russian one was made in 32 minutes of one with AMX, the
+other two in 33 or 34 of an EPYC with bfloat16. They have today's recipe; Hungarian's
+ten minutes had a learning rate of 0.002, a softmax whose biases began at zero, and 128
+rows. spacy pretrain learns to predict characters
 (PretrainCharacters), and read some 25 million words in its hour of one core with AMX
 (Korean, Russian), and 19 (German, French) or 17 (Hungarian) of one of an EPYC.
 """
