@@ -14,7 +14,7 @@ def en_elmo_sm() -> Path:
 
 
 def en_elmo_md() -> Path:
-    """A larger English biLM: more accurate, and slower. Its model card is beside it."""
+    """A larger English biLM: better for names, and slower. Its card is beside it."""
     return Path(__file__).parent / "en_elmo_md"
 
 
