@@ -8,7 +8,8 @@ and a model card.
 Give --earlier once for each run that the model started from, in order, or for the
 model of such a run that this script has bundled. --mean-with bundles the mean of the
 weights of two runs with the same vocabulary, for instance of where the last run began
-and where it ended. The second command writes the card again, with the scores of tasks.
+and where it ended. The card is made of card_NAME.md beside this script, by the output's
+name, or of --template. The second command writes it again, with the scores of tasks.
 """
 
 import shutil
@@ -49,7 +50,7 @@ def model(
     earlier: Annotated[List[Path], typer.Option(default_factory=list)],
     version: str = __version__,
     mean_with: Optional[Path] = None,
-    template: Path = HERE / "card_en_elmo_sm.md",
+    template: Optional[Path] = None,
 ) -> None:
     """Write the model, what is known of it (meta.json), and its card."""
     bilm, softmax = read(trained)
@@ -89,9 +90,9 @@ def read(run: Path) -> Tuple[BiLM, Softmax]:
 def card(
     output: Path,
     scores: Optional[Path] = None,
-    template: Path = HERE / "card_en_elmo_sm.md",
+    template: Optional[Path] = None,
 ) -> None:
-    """Write the card (README.md) from meta.json."""
+    """Write the card (README.md) from meta.json, by the template of its name."""
     meta: Any = srsly.read_json(output / "meta.json")
     if scores is not None:
         runs: Any = srsly.read_json(scores)
@@ -109,6 +110,7 @@ def card(
     for n, p in meta["curve"]:
         if not curve or n - curve[-1][0] >= CARD_TOKENS:
             curve.append((n, p))
+    template = template or HERE / f"card_{output.name}.md"
     text = template.read_text(encoding="utf8").format(
         **config["model"], **config["training"], **meta["training"],
         meta=meta, megabytes=size / 1e6, perplexity="\n".join(perplexity),

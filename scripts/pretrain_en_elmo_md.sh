@@ -13,4 +13,4 @@ python -m spacy elmo pretrain scripts/en_elmo_md.cfg "$RUNS/1" \
     --paths.train "$LM/*.txt.xz" \
     --paths.dev "[\"$LM/heldout.txt\", \"$LM/heldout_web.txt\"]"
 python scripts/bundle.py model "$RUNS/1" "$RUNS/en_elmo_md" "$LM/heldout.txt" \
-    "$LM/heldout_web.txt" --version 0.1.0 --template scripts/card_en_elmo_md.md
+    "$LM/heldout_web.txt" --version 0.1.0

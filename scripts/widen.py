@@ -17,6 +17,7 @@ from torch import Tensor
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.bilm.lstm import LSTMLayer
 from spacy_elmo.bilm.options import Options
+from spacy_elmo.errors import require, require_number
 from spacy_elmo.pretraining.initialization import initialize
 from spacy_elmo.pretraining.language_model import LanguageModel, write_model
 from spacy_elmo.pretraining.softmax import Softmax
@@ -32,6 +33,7 @@ def main(
     options = trained.bilm.options.to_dict()
     options["lstm"].update(dim=dim, projection_dim=projection_dim)
     wide = initialize(BiLM(Options.from_dict(options)), seed)
+    require_wider(trained.bilm, wide)
     for name, param in trained.bilm.encoder.named_parameters():
         # All are of the same shape, but for the projection.
         wide.encoder.get_parameter(name)[: len(param)] = param
@@ -43,6 +45,18 @@ def main(
     softmax.bias.copy_(old.bias)
     write_model(wide, softmax, output)
     write_vocabulary(output / VOCABULARY, trained.words)
+
+
+def require_wider(trained: BiLM, wide: BiLM) -> None:
+    """RAISES (ValueError): If a size is below the model's, or if a projection is needed
+    in one of the two alone: where its size is that of its input, there is none.
+    """
+    old, new = trained.options.lstm, wide.options.lstm
+    require_number("dim", new.dim, old.dim)
+    require_number("projection_dim", new.projection_dim, old.projection_dim)
+    names = [{name for name, _ in bilm.named_parameters()} for bilm in (trained, wide)]
+    wanted = "other than dim and the number of filters"
+    require(names[0] == names[1], "projection_dim", wanted, new.projection_dim)
 
 
 def widen(layer: LSTMLayer, old: LSTMLayer) -> None:

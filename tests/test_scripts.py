@@ -85,6 +85,9 @@ def test_a_wider_model_computes_the_same_and_can_learn(tmp_path):
         for old, new in zip(wider.bilm.layers_of(d), trained.layers_of(d)):
             assert (old.weight != new.weight).float().mean() > 0.99
             assert (old.projection != new.projection).float().mean() > 0.99
+    for size in ({"dim": 9}, {"projection_dim": 4}, {"projection_dim": 24}):
+        with pytest.raises(ValueError, match=f"{next(iter(size))} must be"):
+            load_script("widen").main(str(tmp_path / "run"), tmp_path / "no", **size)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +108,9 @@ def test_bundle(bundle, tmp_path):
     for run in runs:
         pretrain(read_settings(tmp_path / "config.cfg"), run)
     output = tmp_path / "en_toy"
-    bundle.model(runs[1], output, [text, web], earlier=runs[:1], version="0.2.0")
+    card = {"template": ROOT / "scripts" / "card_en_elmo_sm.md"}
+    dev = [text, web]
+    bundle.model(runs[1], output, dev, earlier=runs[:1], version="0.2.0", **card)
 
     sentences = [["the", "dog", "barks"]]
     (wanted,), _ = BiLM.from_path(runs[1]).encode(sentences)
@@ -119,7 +124,7 @@ def test_bundle(bundle, tmp_path):
     assert tokens == sorted(tokens) and tokens[-1] == 2 * 320
     # A model that is bundled has the history of its runs.
     third = tmp_path / "en_third"
-    bundle.model(runs[1], third, [text, web], earlier=[output])
+    bundle.model(runs[1], third, dev, earlier=[output], **card)
     assert srsly.read_json(third / "meta.json")["training"]["tokens"] == 3 * 320
     perplexity = meta["perplexity"]["heldout"]["average"]
     assert f"**{perplexity:.1f}**" in (output / "README.md").read_text(encoding="utf8")
@@ -129,7 +134,7 @@ def test_bundle(bundle, tmp_path):
 def test_the_card_of_a_bundled_model_is_what_the_script_writes(bundle, tmp_path, name):
     bundled = ROOT / "spacy_elmo" / "weights" / name
     copy = shutil.copytree(bundled, tmp_path / name)
-    bundle.card(copy, template=ROOT / "scripts" / f"card_{name}.md")
+    bundle.card(copy)
     assert (copy / "README.md").read_bytes() == (bundled / "README.md").read_bytes()
 
 

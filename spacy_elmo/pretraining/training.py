@@ -50,7 +50,7 @@ LOCK_FILE = ".pretrain.lock"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 # With a larger share of unknown words, a perplexity says little.
 MANY_UNKNOWN = 0.5
-# Times the best perplexity: no run that learns comes back from there.
+# Times the best perplexity.
 MUCH_WORSE = 2.0
 
 
@@ -214,7 +214,7 @@ class _Training:
             values = {"found": found.average, "best": best, "best_step": best_step}
             msg.warn(Warnings.W014.format(step=run.step, **values))
         # The first is the best until then, even if it is infinite.
-        if found.average < run.best[1] or math.isinf(run.best[1]):
+        if found.average < best or math.isinf(best):
             run.best = run.step, found.average
             if keep_best and run.processes.is_first:
                 write_model(run.bilm, run.softmax, self.output)
