@@ -25,8 +25,11 @@ SENTENCES = [
 @pytest.mark.parametrize("name", ["en_elmo_sm", "en_elmo_md"])
 def test_what_pretrain_writes_runs_there(name, monkeypatch):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    import tensorflow as tf  # type: ignore[import-not-found]
     from simple_elmo import ElmoModel  # type: ignore[import-not-found]
 
+    # Its variables are in the default graph, where the other model's are.
+    tf.compat.v1.reset_default_graph()
     model = ElmoModel()
     model.load(str(resolve(name)), max_batch_size=len(SENTENCES))
     # Its state is carried from batch to batch; the first one starts from zeros.
