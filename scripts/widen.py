@@ -17,11 +17,13 @@ from torch import Tensor
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.bilm.lstm import LSTMLayer
 from spacy_elmo.bilm.options import Options
+from spacy_elmo.cli.inputs import write_tokenizer
 from spacy_elmo.errors import require, require_number
 from spacy_elmo.pretraining.initialization import initialize
 from spacy_elmo.pretraining.language_model import LanguageModel, write_model
 from spacy_elmo.pretraining.softmax import Softmax
 from spacy_elmo.pretraining.vocabulary import VOCABULARY, write_vocabulary
+from spacy_elmo.weights import resolve
 
 
 @torch.no_grad()
@@ -29,6 +31,7 @@ def main(
     model: str, output: Path, dim: int = 1408, projection_dim: int = 256, seed: int = 0
 ) -> None:
     """Write a model with `dim` cells and a projection of `projection_dim`."""
+    require(not output.exists(), "OUTPUT", "a new folder", output)
     trained = LanguageModel.from_path(model)
     options = trained.bilm.options.to_dict()
     options["lstm"].update(dim=dim, projection_dim=projection_dim)
@@ -45,6 +48,7 @@ def main(
     softmax.bias.copy_(old.bias)
     write_model(wide, softmax, output)
     write_vocabulary(output / VOCABULARY, trained.words)
+    write_tokenizer(resolve(model), output)
 
 
 def require_wider(trained: BiLM, wide: BiLM) -> None:

@@ -243,6 +243,10 @@ class Errors:
         "and --lang."
     )
     E127 = "[ELMO127] {path} is a pipeline with {n} biLMs. Give one of them: {paths}."
+    E128 = (
+        "[ELMO128] {name} cannot be loaded: {reason} Give the file of its functions by "
+        "--code, or install their package."
+    )
     # init and package
     E130 = (
         "[ELMO130] The text at {path} has {found:,} words, repeated paragraphs counted "

@@ -58,6 +58,8 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
         found = [p for p in seen if p.resolve() not in without]
     if not found:
         problem = "there is no such file or directory"
+        if path and Path(path).exists():
+            problem = "it is a pipe or a device. Write its text to a file first"
         if is_folder:
             problem = f"the directory has no {KNOWN}"
         elif "://" in str(path):

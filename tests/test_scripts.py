@@ -67,6 +67,7 @@ def test_a_wider_model_computes_the_same_and_can_learn(tmp_path):
         config["paths"].update(paths)
         lstm = {"dim": dim, "projection_dim": projection_dim}
         lstm = {**made_up.TINY_MODEL["lstm"], **lstm}
+        config["nlp"] = {"lang": "hu"}
         config["model"] = {**made_up.TINY_MODEL, "lstm": lstm}
         Config(config).to_disk(tmp_path / "config.cfg")
         pretrain(read_settings(tmp_path / "config.cfg"), tmp_path / name)
@@ -75,6 +76,9 @@ def test_a_wider_model_computes_the_same_and_can_learn(tmp_path):
     run("run", 10, 5)
     wide = tmp_path / "wide"
     load_script("widen").main(str(tmp_path / "run"), wide, 14, 8)
+    assert Config().from_disk(wide / "config.cfg")["nlp"]["lang"] == "hu"
+    with pytest.raises(ValueError, match="OUTPUT must be a new folder"):
+        load_script("widen").main(str(tmp_path / "run"), wide, 14, 8)
     narrow, wider = (LanguageModel.from_path(tmp_path / n) for n in ("run", "wide"))
     sentences = [["the", "dog", "barks"]]
     (wanted,), (found,) = narrow.score(sentences), wider.score(sentences)

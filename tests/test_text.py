@@ -1,5 +1,6 @@
 import gzip
 import lzma
+import os
 import sys
 from pathlib import Path
 
@@ -164,6 +165,13 @@ def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch):
     assert find_texts(".")
     with pytest.raises(CorpusError, match="'' .*: there is no such"):
         find_texts("")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
+def test_a_pipe_is_called_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CorpusError, match="it is a pipe.*to a file first"):
+        find_texts(tmp_path / "pipe")
 
 
 def test_files_directories_and_globs_are_found(tmp_path):

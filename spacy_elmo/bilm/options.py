@@ -1,5 +1,6 @@
 import json
 import reprlib
+from codecs import BOM_UTF8
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Dict, Literal, Optional, Tuple, Union
@@ -107,6 +108,8 @@ class Options:
     @classmethod
     def from_json(cls, text: Union[str, bytes], source: Union[str, Path]) -> "Options":
         """Parse the text of an options file. `source` is named in errors."""
+        if isinstance(text, bytes):
+            text = text.removeprefix(BOM_UTF8)
         try:
             return TypeAdapter(cls).validate_json(text)
         except ValidationError as e:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import srsly
+from catalogue import RegistryError
 from spacy.cli._util import Arg, Opt, import_code
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import load_model
+from thinc.api import Config
 
 from .. import registry
 from ..errors import CorpusError, Errors, WeightsError, require
@@ -80,6 +82,16 @@ def read_tokenizer(
     return Tokenizer(found.nlp if lang is None else {"lang": lang}, settings)
 
 
+def write_tokenizer(weights: Path, output: Path) -> None:
+    """Write the part of a model's config.cfg, if it has one, that says how its text was
+    tokenized: the rest has paths of the machine that trained.
+    """
+    if beside(weights, "config.cfg").is_file():
+        tokenizer = read_tokenizer(weights, None, None)
+        kept = {"nlp": tokenizer.nlp_config, "corpus": tokenizer.settings.model_dump()}
+        Config(kept).to_disk(output / "config.cfg")
+
+
 def read_meta(path: Path) -> Dict[str, Any]:
     """A meta.json; empty if there is no such file."""
     try:
@@ -105,7 +117,11 @@ def load_pipeline(name: str) -> Language:
     """Load a pipeline, given its name or path; a biLM is an error."""
     if name in registry.weights or (Path(name) / "options.json").is_file():
         raise CorpusError(Errors.E123.format(name=name))
-    return load_model(name)
+    try:
+        return load_model(name)
+    except RegistryError as e:
+        reason = str(e).partition("\n")[0]
+        raise CorpusError(Errors.E128.format(name=name, reason=reason)) from None
 
 
 def load_reader(

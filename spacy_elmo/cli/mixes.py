@@ -1,16 +1,20 @@
+from pathlib import Path
+from typing import Optional
+
 import srsly
 from spacy.cli._util import Arg
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from .inputs import JSON, load_pipeline
+from .inputs import CODE, JSON, load_pipeline
 
 
 @app.command("mix")
 def mix_cli(
     pipeline: str = Arg(..., help="Trained pipeline: name or path"),
     as_json: bool = JSON,
+    code_path: Optional[Path] = CODE,
 ) -> None:
     """
     Print how each component of a pipeline mixes the layers. These are the weights s_0

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any, Dict, Optional
 import srsly
 import typer
 from spacy.cli._util import Arg, Opt, string_to_list
-from thinc.api import Config
 from wasabi import msg
 from wasabi.markdown import MarkdownRenderer
 
 from ..errors import CorpusError, Errors
 from ._app import app
-from .inputs import FILE, is_package_name, read_meta, read_tokenizer, require_version
+from .inputs import (
+    FILE,
+    is_package_name,
+    read_meta,
+    read_tokenizer,
+    require_version,
+    write_tokenizer,
+)
 from .outputs import describe
 
 if TYPE_CHECKING:
@@ -146,11 +152,7 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
     shutil.copyfile(files.weights_name, module / WEIGHTS_FILE)
     if (bilm / VOCABULARY).is_file():
         shutil.copyfile(bilm / VOCABULARY, module / VOCABULARY)
-    if (bilm / "config.cfg").is_file():
-        # Only how text was tokenized: the rest has paths of this machine.
-        tokenizer = read_tokenizer(bilm, None, None)
-        kept = {"nlp": tokenizer.nlp_config, "corpus": tokenizer.settings.model_dump()}
-        Config(kept).to_disk(module / "config.cfg")
+    write_tokenizer(bilm, module)
     srsly.write_json(module / "meta.json", meta)
     fields = {"name": meta["name"], "version": meta["version"], "requires": __version__}
     fields["license"] = srsly.json_dumps(meta["license"])  # TOML quotes as JSON does

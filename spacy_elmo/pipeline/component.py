@@ -14,12 +14,13 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 from thinc.types import Floats3d
 
-from ..errors import Warnings
+from ..errors import Warnings, require
 from ..layers.architectures import Encoder
 from ..layers.doc_encoder import get_shim
 from ..layers.extensions import DIGEST, KEY
 from ..layers.listener import WeakLink, is_listener_of
 from ..layers.ops import use_torch_ops
+from ..layers.shim import BiLMShim
 from .replacement import ListenerReplacement
 from .vector_hooks import Layer, check_layer, set_vector_hooks
 
@@ -48,6 +49,8 @@ class ELMo(TrainablePipe):
     ) -> None:
         if vectors is not None:
             check_layer(vectors)
+        is_bilm = bool(model.shims) and isinstance(model.shims[0], BiLMShim)
+        require(is_bilm, "The model of elmo", "spacy_elmo.BiLM.v1", model.name)
         # `last_vocab` is that of the last Doc: another one if this was sourced.
         self.vocab = self.last_vocab = vocab
         self.model = model

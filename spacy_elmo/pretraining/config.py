@@ -98,7 +98,8 @@ class TrainingSettings(StrictModel):
     # The last part of the run: the weights that are written are the mean of those at
     # its checkpoints.
     average_share: Share = 0.0
-    dropout: Share = 0.1  # of the input of each LSTM layer and of the softmax
+    # Of the input of each LSTM layer and of the softmax
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     grad_clip: Positive = 1.0  # highest norm of all gradients together
     # Factor on the gradients: the reference scales them by unroll_steps, which the clip
     # and Adagrad notice.

@@ -41,17 +41,18 @@ class Log:
     folder (Path): Has log.jsonl. What an earlier run wrote is kept, but for the lines
         after `step` and the closing one ("final"), which are written again.
     step (int): The step from which the run resumes; 0 begins a log.
+    n_steps (int): Of the whole run.
     RAISES (CorpusError): If there is no such logger, or if it cannot be set up.
     """
 
-    def __init__(self, settings: Settings, folder: Path, step: int):
+    def __init__(self, settings: Settings, folder: Path, step: int, n_steps: int):
         self.path = folder / LOG
         goes_on = step > 0 and self.path.is_file()
         kept = "".join(_kept_lines(self.path, step)) if goes_on else ""
         with replacing(self.path) as temporary:
             temporary.write_text(kept, encoding="utf8")
         self._score = math.nan
-        self._log_step, self.close = _set_up(settings)
+        self._log_step, self.close = _set_up(settings, n_steps)
 
     def write(self, record: Dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf8") as file:
@@ -77,7 +78,7 @@ def _records(path: Path) -> Iterator[Tuple[str, Dict[str, Any]]]:
                 yield line, record
 
 
-def _set_up(settings: Settings) -> Any:
+def _set_up(settings: Settings, n_steps: int) -> Any:
     if settings.training.logger is None:
         return lambda info: None, lambda: None
     try:
@@ -85,12 +86,15 @@ def _set_up(settings: Settings) -> Any:
         setup: Any = registry.resolve(config)["logger"]
         # Loggers ask a pipeline for its config, and for nothing else.
         nlp = get_lang_class("xx")()
-        every, scores = settings.training.log_steps, {"perplexity": 1.0}
-        extra = {"training": {"eval_frequency": every, "score_weights": scores}}
-        nlp.config = Config(settings.config).merge(extra)
+        # The perplexity is the score. spaCy prints those with weights in percent.
+        training = {
+            "eval_frequency": settings.training.log_steps, "max_steps": n_steps,
+            "score_weights": {},
+        }  # fmt: skip
+        nlp.config = Config(settings.config).merge({"training": training})
         return setup(nlp, sys.stdout, sys.stderr)
     except Exception as e:  # whatever a logger raises
-        raise unusable("[training.logger]", str(e)) from None
+        raise unusable("[training.logger]", f"{type(e).__name__}: {e}") from None
 
 
 def _to_info(record: Dict[str, Any], score: float) -> Dict[str, Any]:

@@ -93,7 +93,7 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
             # Not before it is sure that the folder holds no other run.
             Config(settings.config).to_disk(output / CONFIG_FILE)
             write_vocabulary(output / VOCABULARY, words)
-            log = Log(settings, output, run.step)
+            log = Log(settings, output, run.step, run.n_steps)
         return _Training(run, dev, output, log).train()
 
 

@@ -51,6 +51,12 @@ def message_of(text):
     return str(error.value)
 
 
+def test_a_byte_order_mark_is_skipped(tiny_options):
+    text = json.dumps(tiny_options).encode("utf-8-sig")
+    found = Options.from_json(text, "options.json")
+    assert found == Options.from_dict(tiny_options)
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"\x89HDF\r\n", b"[1, 2]", b"null", b'"lstm"', b"\xff\xfe{}"],

@@ -1,8 +1,10 @@
 import json
+import shutil
 
 import pytest
 import spacy
 from spacy.training import Example
+from thinc.api import Config
 
 from spacy_elmo.pipeline.learned_weights import get_mixes
 
@@ -99,3 +101,21 @@ def test_pipelines_without_a_mix(elmo, tmp_path):
     assert result.exit_code == 1 and "[ELMO080]" in result.text
     result = elmo("mix", tmp_path / "missing")
     assert result.exit_code == 1 and "[E050]" in result.text
+
+
+def test_a_pipeline_may_need_code(pipeline, elmo, tmp_path):
+    shutil.copytree(pipeline, tmp_path / "own")
+    config = Config().from_disk(tmp_path / "own" / "config.cfg")
+    model = config["components"]["elmo"]["model"]
+    model["segmenter"] = {"@misc": "test_own_segmenter.v1"}
+    config.to_disk(tmp_path / "own" / "config.cfg")
+    result = elmo("mix", tmp_path / "own")
+    assert result.exit_code == 1 and "[ELMO128]" in result.text
+    assert "test_own_segmenter.v1" in result.text and "--code" in result.text
+    code = tmp_path / "code.py"
+    code.write_text(
+        "import spacy\nfrom spacy_elmo.segmenters import segment_docs\n"
+        "spacy.registry.misc('test_own_segmenter.v1')(segment_docs)\n"
+    )
+    result = elmo("mix", tmp_path / "own", "--code", code)
+    assert result.exit_code == 0, result.output

@@ -114,6 +114,12 @@ def test_nothing_but_layers_of_its_tokens_can_be_assigned(layers, nlp):
     assert doc._.elmo.shape == (2, 3, 12)
 
 
+def test_elmo_takes_no_model_of_another_kind(bilm_config):
+    inline = {"@architectures": "spacy_elmo.ELMo.v1", "bilm": bilm_config()}
+    with pytest.raises(ValueError, match=r"ELMO038.*spacy_elmo\.BiLM\.v1"):
+        spacy.blank("en").add_pipe("elmo", config={"model": inline})
+
+
 def test_parts_of_the_layers_cannot_be_assigned(nlp):
     doc = nlp("One two")
     for part in (doc[0], doc[:1]):

@@ -41,7 +41,7 @@ def test_the_original_config_is_the_recipe_of_the_paper():
     [
         ("training.rows", "many", "rows must be a valid integer, not 'many'"),
         ("training.rows", 0, "rows must be greater than or equal to 1, not 0"),
-        ("training.dropout", 1.5, "dropout must be less than or equal to 1, not 1.5"),
+        ("training.dropout", 1.0, "dropout must be less than 1, not 1.0"),
         ("training.optimizer.beta1", 1.0, "beta1 must be less than 1, not 1.0"),
         ("training.seed", 1 << 32, "seed must be less than 4294967296"),
         ("training.grad_clip", 0, "grad_clip must be greater than 0"),

@@ -40,10 +40,14 @@ def test_a_logger_sees_losses_and_perplexities(make_settings, tmp_path, seen):
     assert seen[-2]["words"] == 320
 
 
-def test_spacys_own_console_logger_runs(make_settings, tmp_path, capsys):
-    block = {"@loggers": "spacy.ConsoleLogger.v1", "progress_bar": False}
-    pretrain(make_settings(logger=block), tmp_path / "out")
-    assert "PERPLEXITY" in capsys.readouterr().out.upper()
+@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
+def test_spacys_own_console_logger_shows_perplexities(
+    version, make_settings, tmp_path, capsys
+):
+    block = {"@loggers": f"spacy.ConsoleLogger.{version}"}
+    found = pretrain(make_settings(logger=block), tmp_path / "out")
+    table = capsys.readouterr().out.split()
+    assert f"{found.average:.2f}" in table
 
 
 def test_a_logger_that_is_not_there_is_named(make_settings, tmp_path):
