@@ -173,6 +173,7 @@ def tagger(
     rows: Any, weights: Any = None, ready_made: bool = False, **arguments: Any
 ) -> Callable[[], None]:
     """A function that trains a tagger for an epoch."""
+    # Not tagger.cfg: without ELMo, that would see the shapes of words alone.
     config = spacy.util.load_config(ROOT / "configs" / "ner_tagger.cfg")
     model = config["components"]["tagger"]["model"]
     if weights is None:

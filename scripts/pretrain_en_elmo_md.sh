@@ -7,7 +7,9 @@
 # The folder lm holds the texts of the model card, and heldout.txt and heldout_web.txt.
 set -e
 LM=$1 RUNS=$2
-python scripts/widen.py en_elmo_sm "$RUNS/wide" --dim 1408 --projection-dim 256
+# Called again, it goes on where it was stopped.
+[ -d "$RUNS/wide" ] ||
+    python scripts/widen.py en_elmo_sm "$RUNS/wide" --dim 1408 --projection-dim 256
 python -m spacy elmo pretrain scripts/en_elmo_md.cfg "$RUNS/1" \
     --init-from "$RUNS/wide" --vocabulary.path "$RUNS/wide/vocab.txt" \
     --paths.train "$LM/*.txt.xz" \
