@@ -9,7 +9,8 @@ import torch
 from spacy.util import dict_to_dot
 from torch import Tensor, nn
 
-from ..bilm import BiLM
+from ..bilm import BiLM, Options
+from ..bilm.paths import find_files
 from ..errors import Errors, TrainingError
 from ..weights import resolve
 from .language_model import LanguageModel, has_softmax
@@ -54,6 +55,23 @@ def initialize(bilm: BiLM, seed: int) -> BiLM:
     return bilm
 
 
+def find_start(options: Options, name_or_path: Union[str, Path]) -> Path:
+    """The path of the model that a run starts from, without reading its weights.
+
+    RAISES (MissingWeights): If there is none.
+    RAISES (TrainingError): If its geometry is not that of the config.
+    """
+    path = resolve(name_or_path)
+    files = find_files(path)
+    start = Options.from_json(files.options, files.options_name)
+    theirs, ours = (dict_to_dot(x.to_dict()) for x in (start, options))
+    names = (name for name in ours if theirs[name] != ours[name])
+    different = [f"{name} is {ours[name]}, there {theirs[name]}" for name in names]
+    if different:
+        raise TrainingError(Errors.E060.format(path=path, what=", ".join(different)))
+    return path
+
+
 def load_start(
     bilm: BiLM, softmax: Softmax, words: Sequence[str], name_or_path: Union[str, Path]
 ) -> None:
@@ -64,19 +82,12 @@ def load_start(
     without a softmax, such as the official ones, leaves the softmax as it is.
 
     words (Sequence[str]): The words of the softmax, in its order.
-    name_or_path (str or Path): The model.
-    RAISES (MissingWeights): If there is none.
-    RAISES (TrainingError): If its geometry is not that of the config.
+    name_or_path (str or Path): The model, for which `find_start` holds.
     RAISES (WeightsError, CorpusError): If its files are broken.
     """
-    path = resolve(name_or_path)
+    path = find_start(bilm.options, name_or_path)
     trained = LanguageModel.from_path(path) if has_softmax(path) else None
     found = BiLM.from_path(path) if trained is None else trained.bilm
-    theirs, ours = (dict_to_dot(x.options.to_dict()) for x in (found, bilm))
-    names = (name for name in ours if theirs[name] != ours[name])
-    different = [f"{name} is {ours[name]}, there {theirs[name]}" for name in names]
-    if different:
-        raise TrainingError(Errors.E060.format(path=path, what=", ".join(different)))
     bilm.load_state_dict(found.state_dict())
     if trained is None:
         return

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 from spacy.util import get_lang_class, registry
 from thinc.api import Config
 
-from ..errors import unusable
+from ..errors import CorpusError, unusable
 from ..storage import replacing
 from .config import Settings
 
@@ -78,12 +78,27 @@ def _records(path: Path) -> Iterator[Tuple[str, Dict[str, Any]]]:
                 yield line, record
 
 
+def find_logger(settings: Settings) -> Any:
+    """The logger that the config names, not yet set up; None if it names none.
+
+    RAISES (CorpusError): If there is no such logger.
+    """
+    config: Dict[str, Any] = {"logger": settings.training.logger}
+    try:
+        return registry.resolve(config)["logger"]
+    except Exception as e:  # whatever a logger raises
+        raise _unusable_logger(e) from None
+
+
+def _unusable_logger(e: Exception) -> CorpusError:
+    return unusable("[training.logger]", f"{type(e).__name__}: {e}")
+
+
 def _set_up(settings: Settings, n_steps: int) -> Any:
-    if settings.training.logger is None:
+    setup = find_logger(settings)
+    if setup is None:
         return lambda info: None, lambda: None
     try:
-        config = {"logger": settings.training.logger}
-        setup: Any = registry.resolve(config)["logger"]
         # Loggers ask a pipeline for its config, and for nothing else.
         nlp = get_lang_class("xx")()
         # The perplexity is the score. spaCy prints those with weights in percent.
@@ -94,7 +109,7 @@ def _set_up(settings: Settings, n_steps: int) -> Any:
         nlp.config = Config(settings.config).merge({"training": training})
         return setup(nlp, sys.stdout, sys.stderr)
     except Exception as e:  # whatever a logger raises
-        raise unusable("[training.logger]", f"{type(e).__name__}: {e}") from None
+        raise _unusable_logger(e) from None
 
 
 def _to_info(record: Dict[str, Any], score: float) -> Dict[str, Any]:

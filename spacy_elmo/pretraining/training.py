@@ -37,9 +37,9 @@ from .config import Settings, read_config
 from .corpus import BATCH, Corpus, load_corpora
 from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate_files
-from .initialization import load_start
+from .initialization import find_start, load_start
 from .language_model import write_model
-from .loggers import LOG, Log
+from .loggers import LOG, Log, find_logger
 from .run import Run, count_steps, learn_rate, start_run, train_step
 from .vocabulary import VOCABULARY, write_vocabulary
 from .windows import Window
@@ -74,13 +74,18 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
             _check_output(output)
         else:
             processes.wait()  # for the cache, which the first one makes
+        start = settings.paths.init_from
+        # A text may take an hour to read: what else can be wrong is found before.
+        if start and not (output / CHECKPOINT).is_file():
+            find_start(settings.options, start)
+        find_logger(settings)
         train, dev = load_corpora(settings, output)
         if processes.is_first:
             processes.wait()
         _check_vocabulary(settings, train, dev)
         run = prepare_run(settings, train, processes)
         load_checkpoint(run, output)
-        words, start = train.words[: train.vocab_size], settings.paths.init_from
+        words = train.words[: train.vocab_size]
         if start and run.step == 0:
             load_start(run.bilm, run.softmax, words, start)
             if processes.is_first:

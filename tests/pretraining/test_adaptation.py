@@ -6,7 +6,7 @@ import torch
 from runs import read_log
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.errors import TrainingError
+from spacy_elmo.errors import MissingWeights, TrainingError
 from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.language_model import read_softmax
 from spacy_elmo.pretraining.training import pretrain
@@ -118,11 +118,17 @@ def test_new_words_share_the_mass_of_unknown(trained, tmp_path):
     assert torch.allclose(new["bread"], old["bread"], atol=1e-5)
 
 
-def test_the_biLM_of_another_geometry_is_refused(trained, tmp_path):
+def test_the_biLM_of_another_geometry_is_refused_before_text_is_read(trained, tmp_path):
     text = (tmp_path / "train.txt").read_text()
     with pytest.raises(TrainingError, match="lstm.dim is 16, there 32"):
         adapt(trained, tmp_path, text, {"model.lstm.dim": 16})
-    assert not (tmp_path / "domain" / "weights.hdf5").exists()
+    assert not (tmp_path / "domain" / "corpus").exists()
+
+
+def test_a_start_that_is_not_there_is_noticed_before_text_is_read(trained, tmp_path):
+    with pytest.raises(MissingWeights, match="nowhere"):
+        adapt(tmp_path / "nowhere", tmp_path, "any text")
+    assert not (tmp_path / "domain" / "corpus").exists()
 
 
 def test_a_model_without_a_softmax_gives_its_biLM(trained, tmp_path):

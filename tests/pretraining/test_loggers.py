@@ -50,7 +50,10 @@ def test_spacys_own_console_logger_shows_perplexities(
     assert f"{found.average:.2f}" in table
 
 
-def test_a_logger_that_is_not_there_is_named(make_settings, tmp_path):
+def test_a_logger_that_is_not_there_is_named_before_text_is_read(
+    make_settings, tmp_path
+):
     settings = make_settings(logger={"@loggers": "no_logger.v1"})
     with pytest.raises(CorpusError, match=r"ELMO051.*training\.logger.*no_logger"):
         pretrain(settings, tmp_path / "out")
+    assert not (tmp_path / "out" / "corpus").exists()
