@@ -109,6 +109,8 @@ def _only(path: Path, names: List[str], patterns: Tuple[str, ...], what: str) ->
     found = [name for name, file in both if any(map(file.match, patterns))]
     if len(found) != 1:
         inside = [str(options.parent) for options in path.glob("*/options.json")]
+        # What 'spacy train' writes
+        inside = inside or list(map(str, path.glob("model-best")))
         hint = f" Did you mean {' or '.join(inside[:2])}?" if inside else ""
         if CHECKPOINT in names and not found:
             hint = " Its pretraining has not ended: give that command again."

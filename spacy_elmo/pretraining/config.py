@@ -13,10 +13,14 @@ Count = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
-# One path, several, or null
-Paths = Annotated[
-    List[str], BeforeValidator(lambda x: [x] if x and isinstance(x, str) else x or [])
-]
+
+
+def _as_list(paths: Any) -> Any:
+    """One path, several, or null. A folder named 2021 was read as a number."""
+    return [str(paths)] if isinstance(paths, (str, int)) and paths else paths or []
+
+
+Paths = Annotated[List[str], BeforeValidator(_as_list)]
 
 
 class StrictModel(BaseModel):

@@ -121,12 +121,14 @@ def test_a_version_of_the_bundled_model_has_its_digest_in_all_releases(elmo):
         ("", "ELMO001.*No such file or directory: ''"),
         ("model/options.json", "ELMO010.*give the .hdf5 file, or the folder"),
         (".", "ELMO002.*found 0 .*Did you mean model?"),
+        ("trained", "ELMO002.*found 0 .*Did you mean trained/model-best?"),
         ("unfinished", "ELMO002.*found 0 .*pretraining has not ended"),
     ],
 )
 def test_what_people_give_for_weights(model, elmo, monkeypatch, name, problem):
     monkeypatch.chdir(model.parent)
     Path("unfinished").mkdir()
+    Path("trained", "model-best").mkdir(parents=True)
     Path("unfinished", "checkpoint.pt").touch()
     result = elmo("info", name)
     assert result.exit_code == 1 and re.search(problem, result.text), result.text

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from spacy.cli._util import parse_config_overrides
 from thinc.api import Config
 
 from spacy_elmo.bilm import BiLM
@@ -70,7 +71,7 @@ def test_the_original_config_is_the_recipe_of_the_paper():
         ("corpus.ascii_quotes", -1, "ascii_quotes must be greater than or equal to 0"),
         ("corpus.weights", {"a": -1.0}, "weights.a must be greater than or equal to 0"),
         ("vocabulary.path", 3, "path must be a valid string, not 3"),
-        ("paths.train", 3, "paths.train must be a valid list, not 3"),
+        ("paths.train", 0.5, "paths.train must be a valid list, not 0.5"),
         ("training.steps", 3, r"\[training\]: no setting is named 'steps'"),
         ("paths.train", None, "paths.train: is null: give the text by --paths.train"),
         ("paths.train", "", "paths.train: is null"),
@@ -110,3 +111,9 @@ def test_settings_of_sections_that_a_config_leaves_out_can_be_given(tmp_path):
     settings = read_settings(tmp_path / "config.cfg", given)
     assert settings.paths.train == ["corpus.txt"]
     assert settings.training.optimizer.learn_rate == 0.1
+
+
+def test_a_folder_of_a_year_is_a_path():
+    overrides = parse_config_overrides(["--paths.train", "2021"])
+    settings = read_settings(CONFIGS / "pretrain_small.cfg", overrides)
+    assert settings.paths.train == ["2021"]
