@@ -3,10 +3,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import srsly
 import typer
@@ -28,7 +28,26 @@ MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
 
 
+@contextmanager
+def stops_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP are as Ctrl+C while the block runs: no temporary folder is
+    left, and no step goes on alone.
+    """
+    asked = (signal.SIGTERM, getattr(signal, "SIGHUP", None))  # not on Windows
+    before = {
+        stop: signal.signal(stop, signal.default_int_handler)
+        for stop in asked
+        if stop and signal.getsignal(stop) != signal.SIG_IGN  # as nohup has it
+    }
+    try:
+        yield
+    finally:
+        for stop, handler in before.items():
+            signal.signal(stop, handler)
+
+
 @app.command("init")
+@stops_interrupt()
 def init_cli(
     text: str = Arg(..., help=f"Raw text: {FILES}"),
     output_path: Path = Arg(..., help="Directory for the project", file_okay=False),
@@ -66,10 +85,6 @@ def init_cli(
 
     from ..recipe.project import PROJECT, change_meta
 
-    # As Ctrl+C: no temporary folder is left, and no step goes on alone.
-    for stop in (signal.SIGTERM, getattr(signal, "SIGHUP", None)):  # not on Windows
-        if stop and signal.getsignal(stop) != signal.SIG_IGN:  # as nohup has it
-            signal.signal(stop, signal.default_int_handler)
     if run and treebank and not (has_build() or has_wheel()):
         raise CorpusError(Errors.E134)
     name = name.removeprefix(f"{lang}_")  # spacy package puts it in front

@@ -227,9 +227,13 @@ def test_a_short_run_has_fewer_rows_rather_than_few_steps(hours, rows):
 
 
 def test_text_that_is_not_there_is_told_before_any_question(elmo, tmp_path):
+    """And what SIGTERM does is as before: a process that forks later would hand
+    KeyboardInterrupt on to its children."""
+    before = signal.getsignal(signal.SIGTERM)
     result = elmo("init", tmp_path / "nothing", tmp_path / "new", "--lang", "de")
     assert result.exit_code == 1 and "ELMO050" in result.text
     assert "License" not in result.text
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_corpus_that_is_there_is_left_alone(elmo, inputs, tmp_path):
