@@ -32,7 +32,7 @@ SAMPLE_CHARACTERS = 1_000_000
 TRAINING_SHARE = 0.93
 # One word in the vocabulary for this number of tokens that the run reads.
 TOKENS_PER_ENTRY, MIN_ENTRIES, MAX_ENTRIES = 1000, 5000, 50_000
-# A run of fewer steps has fewer rows: "Short runs" in benchmarks/RESULTS.md.
+# A run of fewer steps has fewer rows: see benchmarks/trials.md.
 MIN_STEPS, MIN_ROWS = 4000, 32
 # With more epochs than this, the biLM overfits without dropout.
 MANY_EPOCHS, DROPOUT = 2.0, 0.1
