@@ -17,6 +17,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that replaces it if the block succeeds:
     a reader sees the old file or the new one, never a part. A pipe or device is
     written to directly, and a symbolic link stays one.
+
+    RAISES (OSError): If it cannot be written, with the name of `path`.
     """
     path = path.resolve()
     if path.exists() and not path.is_file():
@@ -24,12 +26,17 @@ def replacing(path: Path) -> Iterator[Path]:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    temporary.touch(exist_ok=False)  # or fail before the work
     try:
+        temporary.touch(exist_ok=False)  # or fail before the work
         yield temporary
         os.replace(temporary, path)
+    except OSError as e:
+        if str(e.filename) != str(temporary):
+            raise
+        raise OSError(e.errno, e.strerror, str(path)) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # mostly, it is not there
+            temporary.unlink()
 
 
 def remove_leftovers(folder: Path, name: str) -> None:

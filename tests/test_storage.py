@@ -18,6 +18,16 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_errors_name_the_file_that_was_asked_for(tmp_path):
+    path = tmp_path / ("a" * 250)  # the temporary name is too long
+    with pytest.raises(OSError, match=f"{path}'$"), replacing(path):
+        pass
+    path = tmp_path / "text.txt"
+    with pytest.raises(OSError, match=f"{path}'$"), replacing(path) as temporary:
+        temporary.unlink()  # by somebody else
+    assert not path.exists()
+
+
 def test_a_symbolic_link_stays_one(tmp_path):
     (tmp_path / "far").mkdir()
     link, path = tmp_path / "text.txt", tmp_path / "far" / "text.txt"
