@@ -114,7 +114,7 @@ def _only(path: Path, names: List[str], patterns: Tuple[str, ...], what: str) ->
         hint = f" Did you mean {' or '.join(inside[:2])}?" if inside else ""
         if CHECKPOINT in names and not found:
             hint = " Its pretraining has not ended: give that command again."
-        elif "config.cfg" in names and not inside:
+        elif (path / "vocab").is_dir() and not found and not inside:
             hint = (
                 " This pipeline has no elmo component; a biLM inside another "
                 "component (spacy_elmo.ELMo.v1) has no files of its own."

@@ -123,6 +123,7 @@ def test_a_version_of_the_bundled_model_has_its_digest_in_all_releases(elmo):
         (".", "ELMO002.*found 0 .*Did you mean model?"),
         ("trained", "ELMO002.*found 0 .*Did you mean trained/model-best?"),
         ("unfinished", "ELMO002.*found 0 .*pretraining has not ended"),
+        ("pretrained", r"ELMO002.*found 0 .*and one \*\.hdf5\.(?! )"),
         ("pipeline", "ELMO002.*found 0 .*no elmo component; a biLM inside another"),
     ],
 )
@@ -131,6 +132,8 @@ def test_what_people_give_for_weights(model, elmo, monkeypatch, name, problem):
     Path("unfinished").mkdir()
     Path("trained", "model-best").mkdir(parents=True)
     Path("unfinished", "checkpoint.pt").touch()
+    Path("pretrained").mkdir()  # and the weights moved elsewhere
+    Path("pretrained", "config.cfg").touch()
     spacy.blank("en").to_disk("pipeline")
     result = elmo("info", name)
     assert result.exit_code == 1 and re.search(problem, result.text), result.text
