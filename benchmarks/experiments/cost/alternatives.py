@@ -61,13 +61,16 @@ def make_vectors(
     import floret
 
     words, table = work / "words.txt", work / "vectors.floret"
-    nlp = spacy.blank(lang, config={"nlp": {"tokenizer": RULES}})
+    config = {"nlp": {"tokenizer": RULES}}
+    # Not the pipeline that is saved: it comes to know every string of the text.
+    make_doc = spacy.blank(lang, config=config).make_doc
     with words.open("w", encoding="utf8") as file:
         for paragraph in paragraphs(text):
-            doc = nlp.make_doc(paragraph)
+            doc = make_doc(paragraph)
             file.write(" ".join(t.text for t in doc if not t.is_space) + "\n")
     floret.train_unsupervised(str(words), **FLORET).save_floret_vectors(str(table))
     words.unlink()
+    nlp = spacy.blank(lang, config=config)
     # As `spacy init vectors`, which would ask for the package of Korean's tokenizer.
     convert_vectors(nlp, table, truncate=-1, prune=-1, mode="floret")
     nlp.to_disk(work / name)
