@@ -1,10 +1,14 @@
 import copy
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import spacy
 from reference import random_weights, write_weights
+
+# A background job of a script ignores it, and so would commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TINY = {
     "lstm": {
