@@ -7,7 +7,7 @@ import pytest
 import spacy
 from reference import random_weights, write_weights
 
-# A background job of a script ignores it, and so would commands that tests interrupt.
+# A script's background job ignores SIGINT, and so would the commands that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TINY = {
