@@ -217,6 +217,11 @@ class Errors:
         "[ELMO117] One of {n} processes died, perhaps because memory ran out. Take "
         "fewer (--n-process of 'embed', corpus.n_process of 'pretrain')."
     )
+    E118 = (
+        "[ELMO118] --code does not go with --n-process here: processes start by "
+        "'{start}', and would lack its functions. Leave --n-process out, or install "
+        "the functions as a package."
+    )
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected exactly "
         'one. Mark it like this: "He made a spectacular [play] on the ball".'

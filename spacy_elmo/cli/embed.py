@@ -1,3 +1,4 @@
+from multiprocessing import get_start_method
 from os import cpu_count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple
@@ -62,6 +63,9 @@ def embed_cli(
     require(n_process != 0, "--n-process", "1 or more, or -1 for all", n_process)
     given = component is None or layers == "mix"
     require(given, "--component", "left out without --layers mix", component)
+    start = get_start_method()
+    if code_path and engine == "local" and n_process != 1 and start != "fork":
+        raise CorpusError(Errors.E118.format(start=start))
     output_path = output_path.resolve()  # "." has no name
     is_file = output_path.suffix in (".hdf5", ".h5")  # else a folder of parts
     name = f"{output_path.name}.parts" if is_file else output_path.name

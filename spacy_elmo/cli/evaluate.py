@@ -42,6 +42,7 @@ def evaluate_cli(
     with TemporaryDirectory() as cache:
         files = load_each([text], Path(cache), tokenizer, model.words, width)
         found = evaluate_files(model.bilm, model.softmax, files, state=state)
+        del files  # Windows removes no file that is mapped
     print_perplexities({**found.files, text: found})
     msg.text(f"LSTM state: {state}")
     if output_path is not None:

@@ -119,7 +119,11 @@ def load_pipeline(name: str) -> Language:
         raise CorpusError(Errors.E123.format(name=name))
     try:
         return load_model(name)
-    except RegistryError as e:
+    except (ValueError, ImportError) as e:
+        # A component, a language or another function that only its code registers.
+        is_unknown = str(e).startswith(("[E002]", "[E048]"))
+        if not (is_unknown or isinstance(e, RegistryError)):
+            raise
         reason = str(e).partition("\n")[0]
         raise CorpusError(Errors.E128.format(name=name, reason=reason)) from None
 

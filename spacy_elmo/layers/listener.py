@@ -3,7 +3,7 @@ import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from spacy.tokens import Doc
-from thinc.api import Model
+from thinc.api import Model, deserialize_attr, serialize_attr
 from thinc.types import Floats3d
 
 from ..errors import Errors, Warnings
@@ -38,6 +38,22 @@ class WeakLink:
         return WeakLink, ()
 
 
+class Upstream(str):
+    """The name of a listener's component, which the config says. Thinc would save it,
+    and prefer that to what the config or spacy.load(config=...) says now.
+    """
+
+
+@serialize_attr.register(Upstream)
+def _leave_out(*_: Any) -> bytes:
+    raise TypeError  # Thinc saves what else there is
+
+
+@deserialize_attr.register(Upstream)
+def _keep(current: Upstream, *_: Any) -> Upstream:
+    return current  # earlier releases have saved it
+
+
 def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
     """Read the layers that an `elmo` component has put on the Docs.
 
@@ -55,7 +71,7 @@ def ELMoListener(upstream: str = "*") -> Model[InT, OutT]:
         dims={"nO": None, "nL": None},
         attrs={
             SENTINEL: True,
-            "upstream": upstream,
+            "upstream": Upstream(upstream),
             "component": WeakLink(),
             # Of the biLM that the task was trained with: another one of the same
             # width means nothing to it.

@@ -231,5 +231,8 @@ def check_sections(config: Dict[str, Any]) -> Sections:
     except ValidationError as e:
         error = e.errors()[0]
     wanted = error["msg"].replace("Input should be ", "")
+    # As configs and the command line write it.
+    wanted = wanted.replace("a valid boolean", "true or false")
+    wanted = wanted.replace("True", "true").replace("False", "false")
     name, found = ".".join(map(str, error["loc"])), error["input"]
     raise CorpusError(Errors.E038.format(name=name, wanted=wanted, found=found))

@@ -8,7 +8,7 @@ from typing import Any, Collection, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 from wasabi import msg
 
-from ..bilm.paths import CHECKPOINT
+from ..bilm.paths import CHECKPOINT, WEIGHTS_FILE
 from ..errors import TrainingError, Warnings, require_same, unusable
 from ..text import find_texts
 from .cache import (
@@ -28,6 +28,9 @@ from .loggers import LOG
 from .tokenizer import Tokenizer
 from .vocabulary import UNK_ID, VOCABULARY, Floats1d, Ints, Vocabulary, read_vocabulary
 
+# In the folder of a run
+CACHES = Path("corpus")
+TRAIN_CACHE, DEV_CACHES = CACHES / "train", CACHES / "dev"
 # What a run that diverged leaves of its last batch.
 BATCH = "batch-{}.txt"
 
@@ -110,20 +113,23 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     RETURNS (Tuple[Corpus, Dict[str, Corpus]]): Training text, and held-out text by
         the names of its files.
     """
-    folder, vocabulary = output / "corpus", settings.vocabulary
+    vocabulary = settings.vocabulary
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
     width = settings.options.char_cnn.max_characters_per_token
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
-    own = {output / VOCABULARY, output / LOG, *folder.rglob(WORDS)}
+    own = {output / VOCABULARY, output / LOG, *(output / CACHES).rglob(WORDS)}
     own.update(output.glob(BATCH.format("*")))
     # If the output is in the folder of the text, its files are no text.
     files = text_files(settings.paths.train, {file.resolve() for file in own})
     _warn_of_shared_files(files, text_files(settings.paths.dev))
-    resumes = (output / CHECKPOINT).is_file()
-    train = load_corpus(files, folder / "train", tokenizer, wanted, width, resumes)
+    # A model without its checkpoints is not to be lost, either.
+    resumes = any((output / name).is_file() for name in (CHECKPOINT, WEIGHTS_FILE))
+    cache = output / TRAIN_CACHE
+    train = load_corpus(files, cache, tokenizer, wanted, width, resumes)
     tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
     words = train.words[: train.vocab_size]
-    return train, load_each(settings.paths.dev, folder / "dev", tokenizer, words, width)
+    dev = load_each(settings.paths.dev, output / DEV_CACHES, tokenizer, words, width)
+    return train, dev
 
 
 def _warn_of_shared_files(train: List[Path], dev: List[Path]) -> None:

@@ -32,9 +32,10 @@ from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..storage import beside, hold, remove_leftovers
 from ..weights import resolve
+from .cache import key_of
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import Settings, read_config
-from .corpus import BATCH, Corpus, load_corpora
+from .corpus import BATCH, TRAIN_CACHE, Corpus, load_corpora
 from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate_files
 from .initialization import find_start, load_start
@@ -45,6 +46,7 @@ from .vocabulary import VOCABULARY, write_vocabulary
 from .windows import Window
 
 CONFIG_FILE = "config.cfg"
+RUN_FILES = (CONFIG_FILE, VOCABULARY, LOG)  # beside those of the model
 LOCK_FILE = ".pretrain.lock"
 # Of malloc.h in glibc.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -103,11 +105,13 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
 
 
 def _check_output(output: Path) -> None:
-    """RAISES (CorpusError): If there are the files of a model that is not of such a
-    run: it would be lost, or make a folder of two models.
+    """RAISES (CorpusError): If there are files by the names of a run's that no run has
+    left there: they would be lost, or make a folder of two models.
     """
-    own = (OPTIONS_FILE, WEIGHTS_FILE) if (output / LOG).is_file() else ()
-    for pattern in (*OPTIONS_NAMES[0], *WEIGHTS_NAMES[0]):
+    # The cache comes first. A model that is there to stay may have neither.
+    is_a_runs = (output / CHECKPOINT).is_file() or key_of(output / TRAIN_CACHE)
+    own = (OPTIONS_FILE, WEIGHTS_FILE, *RUN_FILES) if is_a_runs else ()
+    for pattern in (*OPTIONS_NAMES[0], *WEIGHTS_NAMES[0], *RUN_FILES):
         for file in output.glob(pattern):
             if file.name not in own:
                 raise CorpusError(Errors.E111.format(path=file))

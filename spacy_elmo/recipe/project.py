@@ -121,6 +121,7 @@ def _time_steps(config: Config, corpus: Path) -> float:
             for _ in range(N_STEPS):
                 train_step(run, run.rows.read())
                 ends.append(time.perf_counter())
+        del train, run  # Windows removes no file that is mapped
     # The first ones compile, and the median leaves out one that compiles later.
     seconds = [end - start for start, end in pairwise(ends[WARM_UP:])]
     return settings.training.tokens_per_step / median(seconds)

@@ -242,6 +242,19 @@ def test_what_cannot_be_embedded(elmo, tiny_weights, tmp_path, options, problem)
     assert not output.exists()
 
 
+def test_code_of_ones_own_is_in_no_process_that_does_not_fork(
+    elmo, tiny_weights, tmp_path, monkeypatch
+):
+    (tmp_path / "code.py").touch()
+    (tmp_path / "text.txt").write_text("Hello.\n")
+    monkeypatch.setattr("spacy_elmo.cli.embed.get_start_method", lambda: "spawn")
+    run = ["embed", tmp_path / "text.txt", tmp_path / "out.hdf5"]
+    run += ["--weights", tiny_weights, "--code", tmp_path / "code.py"]
+    result = elmo(*run, "--n-process", 2)
+    assert result.exit_code == 1 and "ELMO118" in result.text
+    assert elmo(*run).exit_code == 0
+
+
 def test_the_folder_one_is_in_takes_the_parts(
     elmo, corpus, tiny_weights, tmp_path, monkeypatch
 ):

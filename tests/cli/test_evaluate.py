@@ -93,6 +93,13 @@ def create():
 """
 
 
+def test_its_temporary_files_are_closed_before_they_are_removed(
+    trained, texts, elmo, mapped
+):
+    assert elmo("evaluate", trained[0], texts[1]).exit_code == 0
+    assert mapped == [[]]
+
+
 def test_a_tokenizer_of_ones_own_is_imported(trained, texts, elmo, tmp_path):
     """Whatever number of processes the training had: they would lack the code."""
     shutil.copytree(trained[0], tmp_path / "model")

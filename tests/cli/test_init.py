@@ -195,7 +195,9 @@ def test_every_step_of_the_project(
     assert (tmp_path / "de_novels_elmo" / "weights.hdf5").is_file()
 
 
-def test_the_pace_is_that_of_a_run_of_those_hours(inputs, tmp_path, monkeypatch):
+def test_the_pace_is_that_of_a_run_of_those_hours(
+    inputs, tmp_path, monkeypatch, mapped
+):
     """A long run is compiled. What it reports to is not told of the trial."""
     compiled = []
     monkeypatch.setattr(training, "use_fusion", compiled.append)
@@ -209,6 +211,7 @@ def test_the_pace_is_that_of_a_run_of_those_hours(inputs, tmp_path, monkeypatch)
     config["training"].update(compile="auto", logger=logger)
     assert measure_pace(config, survey, tmp_path, hours=1.0) > 0
     assert measure_pace(config, survey, tmp_path, hours=1e-4) > 0
+    assert mapped == [[]] * 4
     assert compiled == [False, True, False, False]
 
 

@@ -119,3 +119,18 @@ def test_a_pipeline_may_need_code(pipeline, elmo, tmp_path):
     )
     result = elmo("mix", tmp_path / "own", "--code", code)
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("unknown", ["component", "language"])
+def test_a_pipeline_of_unknown_parts_is_a_message(unknown, pipeline, elmo, tmp_path):
+    shutil.copytree(pipeline, tmp_path / "own")
+    config = Config().from_disk(tmp_path / "own" / "config.cfg")
+    if unknown == "component":
+        config["nlp"]["pipeline"].append("mine")
+        config["components"]["mine"] = {"factory": "test_unknown"}
+    else:
+        config["nlp"]["lang"] = "test_unknown"
+    config.to_disk(tmp_path / "own" / "config.cfg")
+    result = elmo("mix", tmp_path / "own")
+    assert result.exit_code == 1 and "[ELMO128]" in result.text
+    assert "test_unknown" in result.text and "--code" in result.text

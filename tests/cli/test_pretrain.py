@@ -77,8 +77,11 @@ def test_commands_take_the_code_that_a_model_was_trained_with(
         assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("name", ["elmo_options.json", "elmo.hdf5", "weights.hdf5"])
-def test_another_model_in_the_folder_is_left_as_it_is(
+@pytest.mark.parametrize(
+    "name",
+    ["elmo_options.json", "elmo.hdf5", "weights.hdf5", "vocab.txt", "config.cfg"],
+)
+def test_what_no_run_has_left_in_the_folder_stays_as_it_is(
     elmo, config, texts, tmp_path, name
 ):
     output = tmp_path / "official"

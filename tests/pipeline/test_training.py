@@ -370,6 +370,11 @@ def test_a_renamed_elmo_is_heard(nlp, upstream, tmp_path):
         # As with spaCy's tok2vec, the config still has the old name.
         with pytest.raises(ValueError, match="ELMO031.*'upstream' to its new name"):
             loaded.get_pipe("tagger").update(make_examples(loaded))
+        at = f"components.tagger.{LISTENER['listener']}.upstream"
+        renamed = spacy.load(tmp_path, config={at: "bilm"})
+        assert renamed.get_pipe("bilm").listening_components == ["tagger"]
+        renamed.get_pipe("tagger").update(make_examples(renamed, 5))
+        renamed.replace_listeners("bilm", "tagger", ["model.tok2vec"])
 
 
 def test_a_renamed_listening_component_is_known_by_its_new_name(trained):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from runs import assert_same_run, losses, read_log, weights
 
-from spacy_elmo.errors import TrainingError
+from spacy_elmo.errors import CorpusError, TrainingError
 from spacy_elmo.pretraining import checkpoint, training
 from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.training import pretrain
@@ -49,6 +49,29 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
         pretrain(longer, tmp_path / "out")
     assert [path.read_bytes() for path in files] == before
     assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_a_model_without_its_checkpoints_is_not_lost(make_settings, tmp_path):
+    """But with the same text, to remove them is to start over."""
+    output = tmp_path / "out"
+    pretrain(make_settings(), output)
+    for path in output.glob("*.pt"):
+        path.unlink()
+    before = (output / "weights.hdf5").read_bytes()
+    text = tmp_path / "other.txt"
+    text.write_text(made_up.text(70, 5))
+    other = make_settings(overrides={"paths.train": str(text)})
+    with pytest.raises(TrainingError, match=r"ELMO110.*corpus.train.*\(text\)"):
+        pretrain(other, output)
+    pretrain(make_settings(max_tokens=80), output)
+    anew = (output / "weights.hdf5").read_bytes()
+    assert anew != before
+    for path in output.glob("*.pt"):
+        path.unlink()
+    shutil.rmtree(output / "corpus")
+    with pytest.raises(CorpusError, match="ELMO111"):
+        pretrain(make_settings(), output)
+    assert (output / "weights.hdf5").read_bytes() == anew
 
 
 def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):

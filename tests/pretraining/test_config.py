@@ -48,7 +48,8 @@ def test_the_original_config_is_the_recipe_of_the_paper():
         ("training.grad_clip", 0, "grad_clip must be greater than 0"),
         ("training.max_epochs", float("nan"), "max_epochs must be a finite number"),
         ("training.state", "warm", "'carried' or 'zero', not 'warm'"),
-        ("training.compile", "on", "compile must be True, False or 'auto'"),
+        ("training.compile", "on", "compile must be true, false or 'auto'"),
+        ("training.keep_best", "True", "keep_best must be true or false, not 'True'"),
         ("training.optimizer.name", "sgd", "'adamw' or 'adagrad', not 'sgd'"),
         ("training.softmax.kind", "hierarchical", "'sampled' or 'full'"),
         (
