@@ -19,8 +19,9 @@ pytest.importorskip("scorch", reason='pip install ".[experiments]"')
 
 FOLDER = Path(__file__).parent.parent / "benchmarks" / "experiments"
 PLANS = sorted(FOLDER.glob("*/experiment.yml"))
-sys.path[:0] = [str(FOLDER), str(FOLDER / "ud"), str(FOLDER / "mixes")]
+sys.path[:0] = [str(FOLDER), *(str(FOLDER / x) for x in ("adaptation", "mixes", "ud"))]
 
+import adapt  # noqa: E402
 import answers  # noqa: E402
 import components  # noqa: E402, F401
 import coref  # noqa: E402
@@ -264,6 +265,13 @@ def test_the_learned_weights_are_those_of_the_runs():
     kept = srsly.read_json(FOLDER / "mixes" / "results.json")
     for name, row in found.items():
         assert [*kept[name]["s"], kept[name]["gamma"]] == pytest.approx(row)
+
+
+def test_the_results_of_an_adaptation_are_a_table():
+    scores = {"before": [0.4, 0.5], "after": [0.5]}
+    row = {"perplexity": {"before": 90.0, "after": 60.0}, "score": scores}
+    text = adapt.render({"tasks": {"sentiment": row}, "machine": "M"})
+    assert "| sentiment | 90.0 | 60.0 | 45.0 ± 7.1 | 50.0 |" in text
 
 
 def test_a_result_of_files_that_have_changed_is_stale(tiny_weights, tmp_path):

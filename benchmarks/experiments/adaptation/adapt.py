@@ -115,7 +115,11 @@ def scores(
 def render(results: Dict[str, Any]) -> str:
     header = ["task", "perplexity before", "after", "score before", "after"]
     rows = [
-        [task, *row["perplexity"].values(), *map(cell, row["score"].values())]
+        [
+            task,
+            *row["perplexity"].values(),
+            *(cell(s, len(s)) for s in row["score"].values()),
+        ]
         for task, row in results["tasks"].items()
     ]
     return f"""# Domain adaptation of the biLM (appendix A.1)
