@@ -93,6 +93,13 @@ class AveragedShim(PyTorchShim):
     looks for them under other names than those under which it trains the parameters.
     """
 
+    def finish_update(self, optimizer: Any) -> None:
+        super().finish_update(optimizer)
+        for p in self._model.parameters():
+            # As Thinc leaves it, it keeps the tensor that it was made of, and that the
+            # one before: gigabytes of memory that cannot be returned.
+            p.data = p.data.clone()
+
     @contextmanager
     def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
         named = [((self.id, key), p) for key, p in self._model.named_parameters()]
