@@ -335,8 +335,9 @@ def render(plan: Plan, runs: Dict[str, Run]) -> str:
     scores = table(["task", *arms], rows)
     header = ["cost, medians", "training, CPU hours", "prediction, words/s",
               "on disk, MB"]  # fmt: skip
+    cost = costs(plan, runs)
     parts = [f"# {plan['title']}", plan["description"].strip(), seeds, scores,
-             COSTS, table(header, costs(plan, runs)), machines(runs)]  # fmt: skip
+             *([COSTS, table(header, cost)] if cost else []), machines(runs)]  # fmt: skip
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
