@@ -335,9 +335,10 @@ def render(plan: Plan, runs: Dict[str, Run]) -> str:
     scores = table(["task", *arms], rows)
     header = ["cost, medians", "training, CPU hours", "prediction, words/s",
               "on disk, MB"]  # fmt: skip
-    cost = costs(plan, runs)
+    rows = costs(plan, runs)
+    cost = [COSTS, table(header, rows)] if rows else []
     parts = [f"# {plan['title']}", plan["description"].strip(), seeds, scores,
-             *([COSTS, table(header, cost)] if cost else []), machines(runs)]  # fmt: skip
+             *cost, machines(runs)]  # fmt: skip
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
