@@ -335,8 +335,8 @@ def render(plan: Plan, runs: Dict[str, Run]) -> str:
     scores = table(["task", *arms], rows)
     header = ["cost, medians", "training, CPU hours", "prediction, words/s",
               "on disk, MB"]  # fmt: skip
-    rows = costs(plan, runs)
-    cost = [COSTS, table(header, rows)] if rows else []
+    found = costs(plan, runs)
+    cost = [COSTS, table(header, found)] if found else []
     parts = [f"# {plan['title']}", plan["description"].strip(), seeds, scores,
              *cost, machines(runs)]  # fmt: skip
     return "\n\n".join(part.strip() for part in parts) + "\n"

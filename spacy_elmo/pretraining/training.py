@@ -105,10 +105,10 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
 
 
 def _check_output(output: Path) -> None:
-    """RAISES (CorpusError): If there are files by the names of a run's that no run has
-    left there: they would be lost, or make a folder of two models.
+    """RAISES (CorpusError): If a run would replace files that no run has left there, or
+    make a folder of two models.
     """
-    # The cache comes first. A model that is there to stay may have neither.
+    # A run makes the cache first. A finished model may have neither.
     is_a_runs = (output / CHECKPOINT).is_file() or key_of(output / TRAIN_CACHE)
     own = (OPTIONS_FILE, WEIGHTS_FILE, *RUN_FILES) if is_a_runs else ()
     for pattern in (*OPTIONS_NAMES[0], *WEIGHTS_NAMES[0], *RUN_FILES):
