@@ -61,7 +61,7 @@ def find_bilm(weights: str) -> Path:
     except MissingWeights:
         # An installed pipeline
         is_named = weights and is_package(weights)  # Python 3.10 has a package ""
-        folders = [get_package_path(weights)] if is_named else []
+        folders = [get_package_path(weights.replace("-", "_"))] if is_named else []
         configs = [path for folder in folders for path in folder.glob("*/config.cfg")]
         if not configs:
             raise

@@ -1,5 +1,6 @@
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +16,19 @@ from spacy.language import Language
 from thinc.api import Config
 from wasabi import msg
 
-from ..errors import CorpusError, Errors, Warnings, require_same, unusable
+from ..errors import (
+    CorpusError,
+    Errors,
+    Warnings,
+    require,
+    require_number,
+    require_same,
+    unusable,
+)
 from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
+from ..recipe.steps import LOCK
+from ..storage import hold
 from ..text import find_texts
 from ._app import app
 from .inputs import FILE, FILES, RULES, is_package_name, require_version
@@ -26,6 +37,7 @@ TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated
 # Below this, the tokenizer and the treebank follow different rules.
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
+TEMPORARY = ".init."
 
 
 @contextmanager
@@ -91,6 +103,7 @@ def init_cli(
     if not is_package_name(name):  # found now, not after the training
         raise CorpusError(Errors.E139.format(name=name))
     require_version(version)
+    require_number("--hours", hours, 0.001)  # nor infinite
     given: Dict[str, Any] = {
         "lang": lang, "name": name, "version": version, "hours": hours,
         "text": str(Path(text).resolve()), "tokenized": tokenized,
@@ -100,10 +113,11 @@ def init_cli(
     }  # fmt: skip
     path = output_path / PROJECT
     if path.is_file():
-        found = dict(srsly.read_yaml(path)).get("vars", {})
+        found = read_variables(path)
         require_same(path, found, given)
         asked = {"license": license, "sources": sources}
         changed = {k: v for k, v in asked.items() if v not in (None, found.get(k))}
+        require_plain(changed)
         if changed:
             change_meta(output_path, changed)
         msg.good(f"Found its spaCy project in {output_path}")
@@ -111,9 +125,28 @@ def init_cli(
         find_texts(text)  # a bad path fails before the questions
         given["license"] = ask(license, "License of the packages")
         given["sources"] = ask(sources, "What the text is, for the model card")
+        require_plain(given)
         write(output_path, given)
     if run:
         run_project(output_path)
+
+
+def read_variables(path: Path) -> Dict[str, Any]:
+    """The variables of a project.
+
+    RAISES (CorpusError): If it is none that `init` has written.
+    """
+    try:
+        return dict(dict(srsly.read_yaml(path))["vars"])
+    except (ValueError, TypeError, KeyError):
+        raise CorpusError(Errors.E111.format(path=path)) from None
+
+
+def require_plain(variables: Dict[str, Any]) -> None:
+    """RAISES (ValueError): If spaCy would not read the variables of a project."""
+    for key, value in variables.items():
+        wanted = "text without ${, which means a variable to spaCy"
+        require("${" not in str(value), key, wanted, value)
 
 
 def ask(given: Optional[str], question: str) -> str:
@@ -140,12 +173,12 @@ def write(output: Path, given: Dict[str, Any]) -> None:
     language = load_language(nlp_config)
     path = given["config"] or project.shipped_config(project.PRETRAINING)
     parts = [output / name for name in ("corpus", "configs", project.PROJECT)]
-    for part in parts:
+    made = [output / name for name in ("bilm", "training", "packages")]
+    for part in [*parts, *made]:
         if part.exists():
             raise CorpusError(Errors.E111.format(path=part))
-    output.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".init.", dir=output) as name:
-        folder = Path(name)
+    busy = CorpusError(Errors.E114.format(path=output))
+    with hold(output / LOCK, busy), temporary_folder(output) as folder:
         corpus = folder / "corpus"
         corpus.mkdir()
         components = convert(given["treebank"], given["dev"], corpus, language)
@@ -166,6 +199,15 @@ def write(output: Path, given: Dict[str, Any]) -> None:
         for part in parts:  # project.yml last: where it is, the project is whole
             (folder / part.name).rename(part)
     msg.good(f"Wrote a spaCy project to {output}")
+
+
+@contextmanager
+def temporary_folder(output: Path) -> Iterator[Path]:
+    """A folder in another. Those of commands that were killed are removed."""
+    for left in output.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(left)
+    with TemporaryDirectory(prefix=TEMPORARY, dir=output) as name:
+        yield Path(name)
 
 
 def convert(

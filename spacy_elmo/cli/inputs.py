@@ -12,7 +12,7 @@ from catalogue import RegistryError
 from spacy.cli._util import Arg, Opt, import_code
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import load_model
+from spacy.util import is_package, load_model
 from thinc.api import Config
 
 from .. import registry
@@ -118,7 +118,8 @@ def load_pipeline(name: str) -> Language:
     if name in registry.weights or (Path(name) / "options.json").is_file():
         raise CorpusError(Errors.E123.format(name=name))
     try:
-        return load_model(name)
+        # A package may be called as pip writes it.
+        return load_model(name.replace("-", "_") if is_package(name) else name)
     except (ValueError, ImportError) as e:
         # A component, a language or another function that only its code registers.
         is_unknown = str(e).startswith(("[E002]", "[E048]"))

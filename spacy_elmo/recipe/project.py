@@ -75,6 +75,11 @@ def pretrain_config(
     char_cnn = config["model"]["char_cnn"]
     char_cnn["max_characters_per_token"] = (*fitting, MAX_CHARACTERS[-1])[0]
     config["training"]["precision"] = "auto"
+    # The project's steps run in its folder.
+    for section, key in (("vocabulary", "path"), ("paths", "init_from")):
+        value = config[section][key]
+        if value and Path(value).exists():
+            config[section][key] = str(Path(value).resolve())
     # Each row needs documents of its own.
     while config["training"]["rows"] > max(1, survey.pieces // 2):
         config["training"]["rows"] //= 2

@@ -2,13 +2,18 @@
 
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import srsly
 from spacy.cli import project_run  # type: ignore[attr-defined]
 from wasabi import msg
 
 from ..errors import CorpusError, Errors
 from ..storage import hold
+
+# Held by whoever changes a project.
+LOCK = ".steps.lock"
 
 
 def main(project: Path) -> None:
@@ -17,10 +22,24 @@ def main(project: Path) -> None:
     signal.signal(signal.SIGINT, lambda *_: None)
     busy = CorpusError(Errors.E114.format(path=project))
     try:
-        with hold(project / ".steps.lock", busy):
+        with hold(project / LOCK, busy):
+            remove_damaged(project / "project.lock")
             project_run(project, "all")
-    except CorpusError as e:
+    except (CorpusError, OSError) as e:
         msg.fail(str(e), exits=1)
+
+
+def remove_damaged(lock: Path) -> None:
+    """Remove spaCy's list of the steps that are done, if a power cut left a part of
+    it: then all run again, and pretraining resumes.
+    """
+    with suppress(FileNotFoundError):
+        try:
+            is_whole = isinstance(srsly.read_yaml(lock), dict)
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            lock.unlink()
 
 
 if __name__ == "__main__":

@@ -27,7 +27,12 @@ ANNOTATION = {
 ENTITY_TAG = re.compile(r"O|[BILU]-.+")
 # Between documents. The converter knows one form of it, and makes one Doc of each.
 DOCUMENT = re.compile(r"^-DOCSTART-.*\n?", re.MULTILINE)
-N_COLUMNS, HEAD = 10, 6  # of a .conllu
+N_COLUMNS, XPOS, HEAD, MISC = 10, 4, 6, 9  # of a .conllu
+# A name's tag in MISC, and its label, of which the converter reads capitals alone.
+NAME_TAG, NAME_LABEL = (
+    re.compile(r"(?:(?:name|NE)=)?[BILU]-(.+)"),
+    re.compile("[A-Z_]+"),
+)
 BLANK_LINES = re.compile(r"\n{2,}")
 
 Docs = List[Doc]
@@ -52,12 +57,15 @@ def read_treebank(path: Path) -> Docs:
     except Exception as e:  # whatever a converter raises
         problem = f"is not readable as annotated sentences ({type(e).__name__}: {e})"
         raise unusable(path, problem) from None
+    if problem := _problem_with_words(docs):
+        raise unusable(path, problem)
     for doc in docs:
         for token in doc:
             if _is_in_circle(token):
                 words = doc[max(0, token.i - 3) : token.i + 4].text
                 raise unusable(path, f"the heads go in a circle at {words!r}")
-            if token.tag_ in NO_TAG:
+            # A multiword token has those of its words: ADP_-
+            if token.tag_ in NO_TAG or "-" in token.tag_.split("_"):
                 token.tag_ = ""
             if token.dep_ in NO_TAG:
                 token.dep_ = ""  # to spaCy, its head is missing then
@@ -82,8 +90,7 @@ def _read(path: Path) -> Iterable[Doc]:
         kind = "iob"
     data = _checked(path, data, kind)
     if kind == "conllu":
-        sentences = filter(None, (block.strip() for block in BLANK_LINES.split(data)))
-        data = "\n\n".join(map(_with_all_heads, sentences))
+        data = _completed(data)
     return CONVERTERS[kind](data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)
 
 
@@ -115,18 +122,28 @@ def _is_comment(line: str, kind: str) -> bool:
     return line == "#" or (line.startswith("# ") and bool(_problem_in(line, kind)))
 
 
-def _with_all_heads(sentence: str) -> str:
-    """A sentence of a .conllu. Words without a head get the root's, or else the first
-    word's: to the converter they are sentences of their own.
+def _completed(data: str) -> str:
+    """A .conllu without the gaps that the converter would fill by a guess."""
+    blocks = filter(None, (block.strip() for block in BLANK_LINES.split(data)))
+    sentences = [[line.split("\t") for line in s.split("\n")] for s in blocks]
+    words = [row for rows in sentences for row in rows if row[0].isdigit()]
+    if any(row[XPOS] not in NO_TAG for row in words):
+        for row in words:  # "_" would become the part of speech
+            row[XPOS] = "-" if row[XPOS] in NO_TAG else row[XPOS]
+    for rows in sentences:
+        _add_heads([row for row in rows if row[0].isdigit()])
+    return "\n\n".join("\n".join(map("\t".join, rows)) for rows in sentences)
+
+
+def _add_heads(words: List[List[str]]) -> None:
+    """Give words without a head the root's, or else the first word's: to the converter
+    they are sentences of their own.
     """
-    rows = [line.split("\t") for line in sentence.split("\n")]
-    words = [row for row in rows if row[0].isdigit()]
     root = next((row[0] for row in words if row[HEAD] == "0"), None)
     for row in words:
         if row[HEAD] in NO_TAG:
             row[HEAD], row[HEAD + 1] = root or "0", "_"
             root = root or row[0]
-    return "\n".join(map("\t".join, rows))
 
 
 def _problem_in(line: str, kind: str) -> str:
@@ -143,8 +160,22 @@ def _problem_in(line: str, kind: str) -> str:
     if len(columns) != N_COLUMNS:
         return f"there are {len(columns)} columns between tabs, not {N_COLUMNS}"
     is_word, head = columns[0].isdigit(), columns[HEAD]
-    is_bad = is_word and not (head.isdigit() or head in NO_TAG)
-    return f"the head is {head!r}, not a number" if is_bad else ""
+    if is_word and not (head.isdigit() or head in NO_TAG):
+        return f"the head is {head!r}, not a number"
+    names = filter(None, map(NAME_TAG.fullmatch, columns[MISC].split("|")))
+    bad = next((m[1] for m in names if not NAME_LABEL.fullmatch(m[1])), None)
+    return f"the label of a name is {bad!r}, not of A to Z and _ alone" if bad else ""
+
+
+def _problem_with_words(docs: Docs) -> str:
+    """What is wrong with the words of a treebank, or nothing."""
+    words = [[token.text for token in doc] for doc in docs]
+    withheld = sum(row.count("_") for row in words)
+    if 2 * withheld > sum(map(len, words)):
+        return f"{withheld:,} of its words are withheld ('_'). Get the text as well"
+    if words and all(row[:2] == ["1", "2"] for row in words):
+        return "its words are numbers: the first column must have the words"
+    return ""
 
 
 def _is_in_circle(token: Token) -> bool:

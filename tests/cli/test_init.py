@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -142,7 +143,10 @@ def test_what_packages_say_of_themselves_can_be_said_later(
 
 def run(line, capsys):
     """A line of the project, in this process."""
-    _, _, module, *args = shlex.split(line)
+    _, option, module, *args = shlex.split(line)
+    if option == "-c":
+        exec(module)
+        return ""
     if module == "spacy_elmo.recipe.gain":
         gain.main(*map(Path, args))
         return capsys.readouterr().out
@@ -193,6 +197,14 @@ def test_every_step_of_the_project(
     assert nlp("Anna liest.")._.elmo.shape == (3, 3, 24)
     assert nlp.meta["license"] == "CC0"
     assert (tmp_path / "de_novels_elmo" / "weights.hdf5").is_file()
+    # Made anew, the package says nothing of what it was.
+    elmo(*command(output, "--no-run", "--license", "MIT"))
+    for line in steps["package"]["script"]:
+        run(line, capfd)
+    with zipfile.ZipFile(next(output.glob("packages/de_novels-*/dist/*.whl"))) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith("METADATA"))
+        card = wheel.read(name).decode()
+    assert "MIT" in card and "CC0" not in card
 
 
 def test_the_pace_is_that_of_a_run_of_those_hours(
@@ -239,11 +251,45 @@ def test_text_that_is_not_there_is_told_before_any_question(elmo, tmp_path):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_corpus_that_is_there_is_left_alone(elmo, inputs, tmp_path):
-    shutil.copytree(inputs / "text", tmp_path / "corpus")
-    result = elmo("init", tmp_path / "corpus", tmp_path, "--lang", "de", "--no-run")
+@pytest.mark.parametrize("name", ["corpus", "training"])
+def test_a_folder_that_is_there_is_left_alone(elmo, inputs, tmp_path, name):
+    shutil.copytree(inputs / "text", tmp_path / name)
+    result = elmo("init", tmp_path / name, tmp_path, "--lang", "de", "--no-run")
     assert result.exit_code == 1 and "ELMO111" in result.text
-    assert [p.name for p in tmp_path.rglob("*")] == ["corpus", "a.txt"]
+    assert [p.name for p in tmp_path.rglob("*")] == [name, "a.txt"]
+
+
+@pytest.mark.parametrize("content", ["", "- a\n", "commands: []\n", "{"])
+def test_another_project_is_left_alone(elmo, command, tmp_path, content):
+    (tmp_path / "project.yml").write_text(content)
+    result = elmo(*command(tmp_path))
+    assert result.exit_code == 1 and "ELMO111" in result.text
+    assert (tmp_path / "project.yml").read_text() == content
+
+
+def test_what_a_killed_command_left_is_removed(elmo, inputs, tmp_path):
+    (tmp_path / "out" / ".init.abc" / "corpus").mkdir(parents=True)
+    (tmp_path / "short.txt").write_text("nur wenig Text")
+    elmo("init", tmp_path / "short.txt", tmp_path / "out", "--lang", "de")
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("given", [["--sources", "${a}"], ["--hours", "inf"]])
+def test_options_that_no_project_can_have(elmo, command, tmp_path, given):
+    result = elmo(*command(tmp_path / "out", *given))
+    assert result.exit_code == 1 and "ELMO038" in result.text
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_of_a_config_are_found_from_the_project(inputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("vocab.txt").write_text("<S>\n</S>\n<UNK>\nein\n")
+    config = made_up.pretrain_config("")
+    config["vocabulary"]["path"] = "vocab.txt"
+    Config(config).to_disk("own.cfg")
+    survey = split_text(str(inputs / "text"), tmp_path, False)
+    found = pretrain_config(Path("own.cfg"), {"lang": "de"}, False, survey)
+    assert found["vocabulary"]["path"] == str(tmp_path / "vocab.txt")
 
 
 @pytest.mark.parametrize(
@@ -369,8 +415,10 @@ def test_a_project_has_one_run_at_a_time(tmp_path):
     with hold(tmp_path / ".steps.lock"):
         done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and "ELMO114" in done.stdout
+    (tmp_path / "project.lock").touch()  # as a power cut may leave it
     done = subprocess.run(command, capture_output=True, text=True)
-    assert "ELMO114" not in done.stdout
+    assert done.returncode == 0 and "ELMO114" not in done.stdout, done.stderr
+    assert not (tmp_path / "project.lock").exists()
 
 
 def test_each_dev_belongs_to_a_treebank(elmo, inputs, tmp_path):
@@ -414,6 +462,17 @@ def test_dev_sentences_need_the_annotation_of_the_others(elmo, inputs, tmp_path)
         ("bad.iob", "Anna B-PER\nBonn LOC\n", "line 2: the tag is 'LOC'"),
         ("bad.conll", "Anna B-PER\nMaier E-PER\n", "line 2: the tag is 'E-PER'"),
         ("bad.iob", "Anna|B-PER in|O\nBonn|LOC .|O\n", "line 2: the tag is 'LOC'"),
+        (
+            "bad.conllu",
+            re.sub(r"(?m)^(\d\t)\S+", r"\1_", made_up.CONLLU),
+            "5 of its words are withheld",
+        ),
+        (
+            "bad.conllu",
+            made_up.CONLLU.replace("SpaceAfter=No", "NE=B-Buch", 1),
+            "line 5: the label of a name is 'Buch'",
+        ),
+        ("bad.conll", "1 Anna B-PER\n2 lacht O\n", "its words are numbers"),
     ],
 )
 def test_treebanks_that_are_none(elmo, inputs, tmp_path, name, content, problem):

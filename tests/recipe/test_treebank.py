@@ -30,6 +30,18 @@ def test_a_treebank_without_xpos_has_no_tags(read):
     assert components_for(docs) == ["morphologizer", "parser"]
 
 
+def test_words_without_xpos_among_others_have_no_tag(read):
+    """To the converter, their tag is their part of speech."""
+    row = "{0}\t{1}\t{1}\t{2}\t{3}\t_\t{4}\tdep\t_\t_\n"
+    words = [(1, "in", "ADP", "_", 3), (2, "dem", "DET", "ART", 3)]
+    words += [(3, "Haus", "NOUN", "NN", 0), (4, ".", "PUNCT", "_", 3)]
+    rows = "".join(row.format(*columns) for columns in words)
+    (doc,) = read("1-2\tim" + 8 * "\t_" + "\n" + rows + "\n")
+    assert [token.text for token in doc] == ["im", "Haus", "."]
+    assert [token.tag_ for token in doc] == ["", "NN", ""]
+    assert components_for([doc]) == ["tagger", "morphologizer", "parser"]
+
+
 @pytest.mark.parametrize("mark", ["-X- O O", "O", "-X- -X- O"])
 def test_marks_between_documents_are_no_words(read, mark):
     text = f"-DOCSTART- {mark}\n\n" + 12 * "Anna B-PER\nlacht O\n\n"
