@@ -4,8 +4,9 @@ processors with AVX-512 that is oneDNN: on some, MKL, which torch.mm calls, has 
 speed.
 """
 
+import os
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import torch
@@ -16,6 +17,11 @@ from .tuning import SMALL_WEIGHT
 
 Func = Callable[..., Any]
 _is_on = False
+
+# A fork does not copy torch's threads, and the child's first parallel operation would
+# wait for them forever. One thread needs no others.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 def use_fusion(on: bool) -> None:

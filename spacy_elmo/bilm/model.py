@@ -234,7 +234,8 @@ class BiLM(nn.Module):
         """
         sentences = as_words(sentences)
         words, ids = number_words(sentences)
-        before = state or self.initial_state(len(sentences))
+        # Of some rows, the state is a plain pair.
+        before = LSTMState(*(state or self.initial_state(len(sentences))))
         rows, wanted = before.h.shape[2], f"{len(sentences)}, one per sentence"
         require(rows == len(sentences), "the state's number of rows", wanted, rows)
         after = LSTMState(before.h.clone(), before.c.clone())
@@ -273,7 +274,7 @@ class BiLM(nn.Module):
             order = torch.tensor(batch.order)
             before = state and LSTMState(state.h[:, :, order], state.c[:, :, order])
             y, after = self(table, batch, before)
-            flat = y.cpu().numpy()
+            flat = y.float().cpu().numpy()
             for i, (start, end) in zip(batch.order, batch.spans):
                 # A copy: no sentence keeps its whole batch in memory.
                 layers[i] = flat[start:end].copy()

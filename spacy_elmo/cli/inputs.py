@@ -49,7 +49,7 @@ FILES = "a file, a directory or a glob (.txt, .jsonl or .spacy, compressed or no
 LAYERS = "'top', 'mean' of all, a number (0 is the token layer), or weights: .2,.3,.5"
 TEXT = Arg(..., help=f"Text: {FILES}")
 WEIGHTS = Opt(None, "--weights", "-w", help="Name or path of a biLM [en_elmo_sm]")
-PIPELINE = Opt(None, "--pipeline", "-p", help="Pipeline with an 'elmo' component")
+PIPELINE = Opt(None, "--pipeline", "-p", help="Pipeline with 'elmo'; of two, the last")
 LANG = Opt(None, "--lang", "-l", help="Language of the text [as in training, or en]")
 TOKENIZED = Opt(None, "--tokenized/--raw", help="Split at spaces only [as in training]")
 CODE = Opt(
@@ -161,12 +161,15 @@ def load_reader(
 
 
 def find_elmo(nlp: Language, pipeline: Optional[str]) -> "ELMo":
-    """The first `elmo` component of a pipeline. It is an error if there is none."""
+    """The last `elmo` component of a pipeline, whose layers its Docs keep. It is an
+    error if there is none.
+    """
     from ..pipeline.component import ELMo
 
-    elmo = next((pipe for _, pipe in nlp.pipeline if isinstance(pipe, ELMo)), None)
-    if elmo is None:
+    found = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, ELMo)]
+    if not found:
         raise CorpusError(Errors.E122.format(pipeline=pipeline))
+    elmo = found[-1]
     elmo.model.initialize()
     return elmo
 

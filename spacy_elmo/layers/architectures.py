@@ -15,9 +15,9 @@ from thinc.api import (
 )
 from thinc.types import Floats2d, Floats3d
 
-from ..errors import require_number
+from ..errors import require, require_number
 from .doc_encoder import build_bilm as build_bilm
-from .doc_encoder import get_shim
+from .doc_encoder import get_shim, require_bilm
 from .listener import ELMoListener
 from .mix import ScalarMix
 
@@ -74,6 +74,7 @@ def build_elmo(
         trainable biLM takes.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
     """
+    require_bilm("bilm", bilm)
     mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix, trainable)
     require_number("learn_rate_scale", learn_rate_scale, 0)
     if trainable:
@@ -93,6 +94,8 @@ def build_embed_with_elmo(width: int, embed: Tok2Vec, elmo: Tok2Vec) -> Tok2Vec:
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
     """
     require_number("width", width, 1)
+    has_layers = elmo.has_dim("nL") is not False  # as BiLM.v1, without a mix
+    require(not has_layers, "elmo", "a listener or spacy_elmo.ELMo.v1", elmo.name)
     reduce: Model[Any, Any] = Maxout(nO=width, nP=3, normalize=True, dropout=0.0)
     model: Tok2Vec = chain(
         concatenate(embed, elmo), list2ragged(), with_array(reduce), ragged2list()

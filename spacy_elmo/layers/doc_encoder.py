@@ -88,6 +88,12 @@ def get_shim(model: Model[InT, OutT]) -> BiLMShim:
     return cast(BiLMShim, model.shims[0])
 
 
+def require_bilm(name: str, model: Model[Any, Any]) -> None:
+    """RAISES (ValueError): If a model is not spacy_elmo.BiLM.v1."""
+    is_bilm = bool(model.shims) and isinstance(model.shims[0], BiLMShim)
+    require(is_bilm, name, "spacy_elmo.BiLM.v1", model.name)
+
+
 def forward(
     model: Model[InT, OutT], docs: InT, is_train: bool
 ) -> Tuple[OutT, Callable[[OutT], InT]]:

@@ -266,16 +266,9 @@ def _link(file: SavedFile, target: Path) -> bool:
     return True
 
 
-def _after_fork_in_child() -> None:
-    LOCK.release()
-    # A fork does not copy torch's threads, and the child's first parallel operation
-    # would wait for them forever. One thread needs no others.
-    torch.set_num_threads(1)
-
-
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=LOCK.acquire,
         after_in_parent=LOCK.release,
-        after_in_child=_after_fork_in_child,
+        after_in_child=LOCK.release,
     )

@@ -14,14 +14,13 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 from thinc.types import Floats3d
 
-from ..errors import Warnings, require
+from ..errors import Warnings
 from ..layers.architectures import Encoder
-from ..layers.doc_encoder import get_shim
+from ..layers.doc_encoder import get_shim, require_bilm
 from ..layers.extensions import DIGEST, KEY
 from ..layers.listener import WeakLink, is_listener_of
 from ..layers.ops import use_torch_ops
-from ..layers.shim import BiLMShim
-from .replacement import ListenerReplacement
+from .replacement import ListenerReplacement, unshare
 from .vector_hooks import Layer, check_layer, set_vector_hooks
 
 
@@ -49,8 +48,7 @@ class ELMo(TrainablePipe):
     ) -> None:
         if vectors is not None:
             check_layer(vectors)
-        is_bilm = bool(model.shims) and isinstance(model.shims[0], BiLMShim)
-        require(is_bilm, "The model of elmo", "spacy_elmo.BiLM.v1", model.name)
+        require_bilm("The model of elmo", model)
         # `last_vocab` is that of the last Doc: another one if this was sourced.
         self.vocab = self.last_vocab = vocab
         self.model = model
@@ -84,6 +82,8 @@ class ELMo(TrainablePipe):
         # spaCy empties it to link all anew, but only those that are enabled: what is
         # sourced or frozen is disabled while the others are initialized.
         nlp = self._nlp.get()
+        if nlp is not None:
+            unshare(nlp)
         names = [] if nlp is None else nlp.disabled
         kept = {k: v for k, v in self._listener_map.items() if k in names}
         self._listener_map = {**kept, **linked}
@@ -98,7 +98,13 @@ class ELMo(TrainablePipe):
         return list(self.listener_map)
 
     def add_listener(self, listener: Encoder, component_name: str) -> None:
-        """Connect a listener of another component."""
+        """Connect a listener of another component. One of any upstream ("*") leaves
+        the `elmo` that stands before this one.
+        """
+        before = listener.attrs["component"].get()
+        is_other = before is not None and before is not self
+        if is_other and before._nlp.get() is self._nlp.get():
+            before.remove_listener(listener, component_name)
         found = self.listener_map.setdefault(component_name, [])
         if listener not in found:
             found.append(listener)

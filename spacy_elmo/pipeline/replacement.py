@@ -58,6 +58,21 @@ class ListenerReplacement:
         return tok2vec
 
 
+def unshare(nlp: Any) -> None:
+    """Give each component a config of its own: spaCy's replace_listeners may have put
+    one object into several.
+    """
+    for name in nlp.component_names:
+        config = nlp.get_pipe_config(name)
+        config.update(_copied(config))
+
+
+def _copied(config: Any) -> Any:
+    if not isinstance(config, dict):
+        return config
+    return {key: _copied(value) for key, value in config.items()}
+
+
 def separate(configs: Dict[str, Config], whole: ThincConfig) -> None:
     """Fill in what the configs of components take from each other
     (`tok2vec = ${components.tagger.model.tok2vec}`), before one of them changes.

@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -205,6 +209,36 @@ def test_more_sentences_than_run_at_once_keep_their_vectors_and_states(
         assert_close(first[i], alone[0])
         alone, _ = bilm.encode([batch(8)[i]], state=state)
         assert_close(second[i], alone[0])
+
+
+def test_a_state_may_be_a_plain_pair(bilm, assert_close):
+    sentences = [["play"], ["a", "b"]]
+    _, (h, c) = bilm.encode(sentences)
+    found, _ = bilm.encode([["it"]], (h[:, :, 1:], c[:, :, 1:]))
+    wanted, _ = bilm.encode([["it"], ["it"]], (h, c))
+    assert_close(found[0], wanted[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_layers_are_float32_after_a_cast(dtype, tiny_weights):
+    layers, _ = BiLM.from_path(tiny_weights).to(dtype).encode([["play"]])
+    assert layers[0].dtype == np.float32
+
+
+FORKED = """
+import os, torch, spacy_elmo.bilm
+torch.set_num_threads(2)
+child = os.fork()
+if not child:
+    os._exit(torch.get_num_threads())
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not on Windows")
+def test_a_forked_process_runs_one_thread():
+    """With more, it would wait forever for threads that a fork does not copy."""
+    assert subprocess.check_output([sys.executable, "-c", FORKED]) == b"1\n"
 
 
 def test_repeated_calls_and_repeated_sentences_give_the_same(bilm, assert_close):

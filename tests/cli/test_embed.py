@@ -651,3 +651,21 @@ def test_two_workers_of_a_ray_cluster_give_the_same(
     assert wanted.keys() == found.keys()
     for name in set(wanted) - {"sentence_to_index"}:
         np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-5)
+
+
+def test_of_two_elmo_components_the_last_is_taken(
+    elmo, corpus, bilm_config, calm_weights, tmp_path
+):
+    """As in doc._.elmo."""
+    nlp = spacy.blank("en")
+    for name, config in (("a", {}), ("b", {"weights": str(calm_weights)})):
+        nlp.add_pipe("elmo", name=name, config={"model": bilm_config(**config)})
+    nlp.initialize()
+    nlp.to_disk(tmp_path / "two")
+    path = tmp_path / "out.hdf5"
+    result = elmo("embed", corpus, path, "--pipeline", tmp_path / "two", "-S")
+    assert result.exit_code == 0, result.output
+    with h5py.File(path, "r") as h5:
+        found = h5["1"][()]
+    wanted = spacy.load(tmp_path / "two")(TEXTS[1])._.elmo
+    np.testing.assert_allclose(found, wanted.transpose(1, 0, 2), atol=1e-5)

@@ -288,6 +288,21 @@ def test_updates_leave_no_tensors_behind(smooth_bilm):
     assert counts[-1] == counts[1]
 
 
+CNN = {
+    "@architectures": "spacy.HashEmbedCNN.v2", "width": 8, "depth": 1,
+    "embed_size": 20, "window_size": 1, "maxout_pieces": 2, "subword_features": True,
+    "pretrained_vectors": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_elmo_needs_a_bilm_and_embed_a_mix(trainable, bilm_config):
+    with pytest.raises(ValueError, match=r"ELMO038.*bilm must be spacy_elmo.BiLM.v1"):
+        build(elmo_config(CNN, trainable=trainable))
+    with pytest.raises(ValueError, match=r"ELMO038.*elmo must be a listener or"):
+        build(embed_config(bilm_config()))
+
+
 def test_a_trainable_copy_has_weights_of_its_own(smooth_bilm):
     model = build(elmo_config(smooth_bilm, trainable=True))
     model.initialize()

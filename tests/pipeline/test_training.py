@@ -497,6 +497,35 @@ def test_listeners_of_another_elmo_are_not_replaced(nlp, bilm_config, tmp_path):
     np.testing.assert_allclose(*scores, rtol=1e-5, atol=1e-7)
 
 
+def test_a_tok2vec_that_spacy_made_two_of_is_two_configs(nlp, tmp_path):
+    """Its replace_listeners puts one object into both components' configs."""
+    nlp.add_pipe("tok2vec", config={"model": TOK2VEC})
+    width = TOK2VEC["encode"]["width"]
+    shared = {"@architectures": "spacy.Tok2VecListener.v1", "width": width}
+    for task in ("tagger", "morphologizer"):
+        add_task(nlp, task, tok2vec=shared)
+    train(nlp, make_examples(nlp), 2)
+    for task in ("tagger", "morphologizer"):
+        nlp.replace_listeners("tok2vec", task, ["model.tok2vec"])
+    nlp.remove_pipe("tok2vec")
+    wanted = scores_of(nlp, "morphologizer")
+    nlp.replace_listeners("elmo", "morphologizer", ["model.tok2vec"])
+    nlp.to_disk(tmp_path)
+    loaded = spacy.load(tmp_path)
+    assert loaded.get_pipe("elmo").listening_components == ["tagger"]
+    np.testing.assert_allclose(
+        scores_of(loaded, "morphologizer"), wanted, rtol=1e-4, atol=1e-7
+    )
+
+
+def test_a_listener_of_any_upstream_has_one(nlp, bilm_config):
+    nlp.add_pipe("elmo", name="second", config={"model": bilm_config()})
+    add_task(nlp, "tagger", upstream="*")
+    nlp.initialize(lambda: make_examples(nlp))
+    assert nlp.get_pipe("elmo").listening_components == []
+    assert nlp.get_pipe("second").listening_components == ["tagger"]
+
+
 def test_a_component_sourced_without_elmo_warns_from_the_start(trained):
     nlp = spacy.blank("xx")
     nlp.add_pipe("tagger", source=trained)
