@@ -68,6 +68,7 @@ def unshare(nlp: Any) -> None:
 
 
 def _copied(config: Any) -> Any:
+    """A copy of the dicts alone: a value may be a model."""
     if not isinstance(config, dict):
         return config
     return {key: _copied(value) for key, value in config.items()}

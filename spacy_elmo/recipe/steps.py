@@ -2,7 +2,6 @@
 
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import srsly
@@ -33,13 +32,12 @@ def remove_damaged(lock: Path) -> None:
     """Remove spaCy's list of the steps that are done, if a power cut left a part of
     it: then all run again, and pretraining resumes.
     """
-    with suppress(FileNotFoundError):
-        try:
-            is_whole = isinstance(srsly.read_yaml(lock), dict)
-        except ValueError:
-            is_whole = False
-        if not is_whole:
-            lock.unlink()
+    try:
+        is_whole = not lock.exists() or isinstance(srsly.read_yaml(lock), dict)
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        lock.unlink()
 
 
 if __name__ == "__main__":

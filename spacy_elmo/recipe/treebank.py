@@ -28,11 +28,9 @@ ENTITY_TAG = re.compile(r"O|[BILU]-.+")
 # Between documents. The converter knows one form of it, and makes one Doc of each.
 DOCUMENT = re.compile(r"^-DOCSTART-.*\n?", re.MULTILINE)
 N_COLUMNS, XPOS, HEAD, MISC = 10, 4, 6, 9  # of a .conllu
-# A name's tag in MISC, and its label, of which the converter reads capitals alone.
-NAME_TAG, NAME_LABEL = (
-    re.compile(r"(?:(?:name|NE)=)?[BILU]-(.+)"),
-    re.compile("[A-Z_]+"),
-)
+# The tag of a name in MISC whose label is of more than capitals: the converter reads
+# these alone.
+BAD_NAME = re.compile(r"(?:(?:name|NE)=)?[BILU]-(?![A-Z_]+$)(.+)")
 BLANK_LINES = re.compile(r"\n{2,}")
 
 Docs = List[Doc]
@@ -162,9 +160,10 @@ def _problem_in(line: str, kind: str) -> str:
     is_word, head = columns[0].isdigit(), columns[HEAD]
     if is_word and not (head.isdigit() or head in NO_TAG):
         return f"the head is {head!r}, not a number"
-    names = filter(None, map(NAME_TAG.fullmatch, columns[MISC].split("|")))
-    bad = next((m[1] for m in names if not NAME_LABEL.fullmatch(m[1])), None)
-    return f"the label of a name is {bad!r}, not of A to Z and _ alone" if bad else ""
+    found = filter(None, map(BAD_NAME.fullmatch, columns[MISC].split("|")))
+    if name := next(found, None):
+        return f"the label of a name is {name[1]!r}, not of A to Z and _ alone"
+    return ""
 
 
 def _problem_with_words(docs: Docs) -> str:
