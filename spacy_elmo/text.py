@@ -24,6 +24,7 @@ BINARY = (b"%PDF", b"PK\x03\x04")
 NO_TEXT = "is a binary file: get the text out of it first, for instance by pdftotext"
 ANNOTATED = (".conllu", ".conll", ".iob")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+CONVERT_UTF16 = "is UTF-16. Convert it: 'iconv -f utf16 -t utf8'"
 # A text without empty lines would be one document; it is cut after this many lines.
 MAX_DOCUMENT_LINES = 200
 # With more lines than this that are not UTF-8, and more than a tenth: another encoding.
@@ -158,7 +159,7 @@ def read_lines(
     for number, raw in enumerate(file, 1):
         if number == 1:
             if raw.startswith(UTF16):
-                raise unusable(path, "is UTF-16. Convert it: 'iconv -f utf16 -t utf8'")
+                raise unusable(path, CONVERT_UTF16)
             if raw.startswith(BINARY):
                 raise unusable(path, NO_TEXT)
             raw = raw.removeprefix(codecs.BOM_UTF8)

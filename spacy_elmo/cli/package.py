@@ -3,7 +3,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 import srsly
 import typer
@@ -11,7 +11,7 @@ from spacy.cli._util import Arg, Opt, string_to_list
 from wasabi import msg
 from wasabi.markdown import MarkdownRenderer
 
-from ..errors import CorpusError, Errors
+from ..errors import CorpusError, Errors, require
 from ._app import app
 from .inputs import (
     FILE,
@@ -59,6 +59,14 @@ TRAINING = {
     "seconds": "Seconds of training",
     "average": "Perplexity",
     "bits_per_character": "Bits per character",
+}
+
+# What the card takes from a meta.json
+META: Dict[str, Tuple[Any, str]] = {
+    "lang": (str, "a string"),
+    "license": (str, "a string"),
+    "sources": ((str, list), "a string or a list"),
+    "training": (dict, "an object"),
 }
 
 
@@ -136,6 +144,10 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
         meta["training"] = {key: last[key] for key in kept}
     given = read_meta(meta_path)
     meta.update({key: value for key, value in given.items() if value is not None})
+    for key, (kinds, wanted) in META.items():
+        found = meta.get(key)
+        is_good = found is None or isinstance(found, kinds)
+        require(is_good, f"{meta_path}: {key}", wanted, found)
     return {"name": f"{meta['lang']}_elmo", **meta}
 
 

@@ -82,10 +82,8 @@ def load_language(nlp_config: Dict[str, Any]) -> Language:
         found = util.load_model_from_config(config, auto_fill=True)
     except Exception as e:  # whatever the language or its tokenizer raises
         if "[E048]" in str(e) or "[E958]" in str(e):
-            known = (m.name for m in iter_modules(lang.__path__) if m.ispkg)
-            meant = None
-            with suppress(ValueError):  # of older spaCys, if it is no tag at all
-                meant = util.find_matching_language(str(name))  # of "deu" it is "de"
+            known = [m.name for m in iter_modules(lang.__path__) if m.ispkg]
+            meant = _meant_language(str(name), known)
             hint = f" Did you mean {meant}?" if meant else ""
             problem = Errors.E135.format(lang=name, hint=hint, known=", ".join(known))
         elif isinstance(e, ImportError):
@@ -96,6 +94,15 @@ def load_language(nlp_config: Dict[str, Any]) -> Language:
     # spaCy's limit on the length of a text is for its parser.
     found.max_length = sys.maxsize
     return found
+
+
+def _meant_language(tag: str, known: List[str]) -> Optional[str]:
+    code = tag.replace("_", "-").split("-")[0].lower()  # of "pt-BR" it is "pt"
+    if code in known:
+        return code
+    with suppress(ValueError):  # of older spaCys, if it is no tag at all
+        return util.find_matching_language(code)  # of "deu" it is "de"
+    return None
 
 
 def tokenize(

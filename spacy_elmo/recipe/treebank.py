@@ -11,13 +11,15 @@ from spacy.tokens import Doc, DocBin, Token
 from spacy.vocab import Vocab
 
 from ..errors import CorpusError, Errors, unusable
-from ..text import CONVERT, open_text, suffix_of
+from ..text import CONVERT, CONVERT_UTF16, UTF16, open_text, suffix_of
 
 # Sentences of a Doc, so that the parser learns where one ends.
 N_SENTS = 10
 # Without a dev file, one Doc in ten is held out.
 DEV_EVERY = 10
 N_EXAMPLES = 3
+# A sentence of more lines is a file without empty lines.
+MAX_SENTENCE = 1000
 NO_TAG = ("-", "_")
 # What the components learn from.
 ANNOTATION = {
@@ -80,6 +82,8 @@ def _read(path: Path) -> Iterable[Doc]:
         content = file.read()
     if suffix == ".spacy":
         return DocBin().from_bytes(content).get_docs(Vocab())
+    if content.startswith(UTF16):
+        raise unusable(path, CONVERT_UTF16)
     data = content.decode("utf-8-sig").replace("\r\n", "\n")
     if not data.strip():
         return []
@@ -110,6 +114,8 @@ def _checked(path: Path, data: str, kind: str) -> str:
         if problem:
             raise unusable(path, f"line {number}: {problem}")
         lines.append(line)
+    if kind != "iob" and len(lines) > MAX_SENTENCE and "" not in lines[:-1]:
+        raise unusable(path, "no empty lines stand between its sentences")
     return DOCUMENT.sub("", "\n".join(lines))
 
 

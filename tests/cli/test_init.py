@@ -315,6 +315,8 @@ def test_bad_text(elmo, tmp_path, name, content, problem):
     [
         ("zzz", "no language 'zzz'"),
         ("deu", "Did you mean de?"),
+        ("pt-BR", "Did you mean pt?"),
+        ("DE", "Did you mean de?"),
         ("vi", "Pyvi"),
         ("ko", "natto-py"),
     ],

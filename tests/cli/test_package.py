@@ -129,6 +129,17 @@ def test_a_version_is_a_string(trained, elmo, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "key, found", [("lang", 3), ("license", ["MIT"]), ("sources", 3), ("training", 3)]
+)
+def test_values_of_a_meta_json_have_their_types(trained, elmo, tmp_path, key, found):
+    path = tmp_path / "mine.json"
+    srsly.write_json(path, {"license": "CC0", key: found})
+    result = elmo("package", trained[0], tmp_path / "out", "--meta-path", path)
+    assert result.exit_code == 1 and "Traceback" not in result.text
+    assert "ELMO038" in result.text and f"mine.json: {key}" in result.text
+
+
+@pytest.mark.parametrize(
     "given, problem",
     [
         ([], "ELMO137"),

@@ -83,6 +83,20 @@ def test_empty_lines_and_comments_between_sentences(read, between):
     assert len(list(doc.sents)) == 2
 
 
+@pytest.mark.parametrize("name", ["names.conll", "treebank.conllu"])
+def test_sentences_without_empty_lines_between_them(read, name):
+    lines = CONLLU.strip() if name.endswith("u") else "Anna B-PER\nlacht O"
+    with pytest.raises(CorpusError, match="no empty lines"):
+        read(f"{lines}\n" * 600, name)
+
+
+def test_utf16(tmp_path):
+    path = tmp_path / "treebank.conllu"
+    path.write_text(CONLLU, encoding="utf16")
+    with pytest.raises(CorpusError, match="UTF-16.*iconv -f utf16"):
+        read_treebank(path)
+
+
 @pytest.mark.parametrize("name", ["names.conll", "names.iob"])
 @pytest.mark.parametrize("comment", ["# text = Anna lacht", "#", "# id 12 domain=de"])
 def test_comments_are_no_words(read, name, comment):
