@@ -25,8 +25,10 @@ from torch import nn
 from spacy_elmo.about import __version__
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.cli.evaluate import evaluate_cli
+from spacy_elmo.cli.inputs import write_tokenizer
 from spacy_elmo.pretraining.language_model import read_softmax, write_model
 from spacy_elmo.pretraining.softmax import Softmax
+from spacy_elmo.pretraining.vocabulary import VOCABULARY
 
 TASKS = {
     "tagger": "EWT, tag accuracy", "ner": "UNER-EWT, NER F1",
@@ -55,12 +57,15 @@ def model(
     """Write the model, what is known of it (meta.json), and its card."""
     bilm, softmax = read(trained)
     if mean_with is not None:
+        if (trained / VOCABULARY).read_bytes() != (mean_with / VOCABULARY).read_bytes():
+            raise SystemExit(f"{trained} and {mean_with} differ in {VOCABULARY}")
         ours, theirs = (nn.ModuleList(read(run)) for run in (trained, mean_with))
         for mine, other in zip(ours.parameters(), theirs.parameters()):
             mine.lerp_(other, 0.5)
         bilm, softmax = ours
     write_model(bilm, softmax, output, dtype="float16")
-    shutil.copy(trained / "vocab.txt", output)
+    shutil.copy(trained / VOCABULARY, output)
+    write_tokenizer(trained, output)
     config = Config().from_disk(trained / "config.cfg")
     del config["paths"]  # they mean nothing elsewhere
     held_out = {
@@ -69,7 +74,9 @@ def model(
     }
     parts = [history(run) for run in [*earlier, trained]]
     meta = {
-        "name": output.name, "lang": config["nlp"]["lang"], "version": version,
+        "name": output.name,
+        "lang": config.get("nlp", {"lang": "en"})["lang"],
+        "version": version,
         "license": "MIT",
         "parameters": bilm.n_parameters,
         "vocab_size": softmax.vocab_size,

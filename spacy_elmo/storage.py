@@ -31,12 +31,21 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except OSError as e:
-        if str(e.filename) != str(temporary):
+        # Of a full disk it has no name.
+        if e.errno is None or e.filename not in (None, str(temporary)):
             raise
         raise OSError(e.errno, e.strerror, str(path)) from None
     finally:
         with suppress(OSError):  # mostly, it is not there
             temporary.unlink()
+
+
+def sync(path: Path) -> None:
+    """Write a file to the disk itself: else a power failure could leave it empty or
+    damaged under the name that it gets next.
+    """
+    with path.open("r+b") as file:  # Windows wants it open for writing
+        os.fsync(file.fileno())
 
 
 def remove_leftovers(folder: Path, name: str) -> None:

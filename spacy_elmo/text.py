@@ -31,6 +31,7 @@ MAX_DOCUMENT_LINES = 200
 MAX_BROKEN_LINES = 1000
 # A shorter text: with more than these, and more than a tenth.
 FEW_BROKEN_LINES = 10
+RULES = "spacy.Tokenizer.v1"  # spaCy's own tokenizer, which needs no package
 CONVERT = "Convert the file, for instance by 'iconv -f latin1 -t utf8'"
 
 
@@ -165,6 +166,8 @@ def read_lines(
             raw = raw.removeprefix(codecs.BOM_UTF8)
         try:
             line = raw.decode("utf8")
+            if number == 1 and "\0" in line:  # it has no mark
+                raise unusable(path, CONVERT_UTF16)
         except UnicodeDecodeError as e:
             # Deep in a text that may be broken, it is one more broken line.
             if b"\0" in raw and (strict or number == 1):
@@ -213,7 +216,11 @@ def _read_jsonl(
             paragraphs = [p for p in text.splitlines() if p.strip()]
             yield paragraphs or [""] * keep_empty
         elif isinstance(record, dict) and isinstance(record.get("tokens"), list):
-            yield [[_without_surrogates(str(t)) or "\ufffd" for t in record["tokens"]]]
+            words = record["tokens"]
+            for bad in (w for w in words if not isinstance(w, (str, int, float))):
+                problem = f'line {number}: one of the "tokens" is {bad!r}, no word'
+                raise unusable(path, problem)
+            yield [[_without_surrogates(str(w)) or "\ufffd" for w in words]]
         else:
             raise unusable(path, f'line {number} has neither "text" nor "tokens"')
 

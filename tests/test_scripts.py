@@ -12,6 +12,7 @@ from spacy.util import load_config, registry
 from thinc.api import Config
 
 from spacy_elmo.bilm import BiLM
+from spacy_elmo.cli.inputs import read_tokenizer
 from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.language_model import LanguageModel
 from spacy_elmo.pretraining.training import pretrain
@@ -120,6 +121,7 @@ def test_bundle(bundle, tmp_path):
     (wanted,), _ = BiLM.from_path(runs[1]).encode(sentences)
     (found,), _ = BiLM.from_path(output).encode(sentences)
     np.testing.assert_allclose(found, wanted, atol=1e-2)
+    assert read_tokenizer(output, None, None).settings.tokenized  # as in training
     meta = srsly.read_json(output / "meta.json")
     assert meta["name"] == "en_toy" and meta["license"] == "MIT"
     assert meta["training"]["tokens"] == 2 * 320

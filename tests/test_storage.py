@@ -28,6 +28,20 @@ def test_errors_name_the_file_that_was_asked_for(tmp_path):
     assert not path.exists()
 
 
+def test_a_full_disk_is_named(tmp_path):
+    """Here by the limit of a file's size."""
+    resource = pytest.importorskip("resource", reason="not on Windows")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    path = tmp_path / "text.txt"
+    try:
+        with pytest.raises(OSError, match=f"{path}'$"), replacing(path) as temporary:
+            temporary.write_text("a" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_symbolic_link_stays_one(tmp_path):
     (tmp_path / "far").mkdir()
     link, path = tmp_path / "text.txt", tmp_path / "far" / "text.txt"

@@ -108,6 +108,9 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, strict):
     path.write_text(TXT, encoding="utf-16")
     with pytest.raises(CorpusError, match="UTF-16"):
         list(read_documents(path, strict=strict))
+    path.write_text("ASCII text", encoding="utf-16-le")  # has no mark
+    with pytest.raises(CorpusError, match="UTF-16"):
+        list(read_documents(path, strict=strict))
 
 
 def test_jsonl_has_text_or_tokens(tmp_path):
@@ -120,7 +123,17 @@ def test_jsonl_has_text_or_tokens(tmp_path):
     assert list(read_documents(path)) == wanted  # spaCy has no empty words
 
 
-@pytest.mark.parametrize("line", ['{"txt": "a"}', "[1]", "{", '{"text": 1}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"txt": "a"}',
+        "[1]",
+        "{",
+        '{"text": 1}',
+        '{"tokens": [["a"]]}',
+        '{"tokens": ["a", null]}',
+    ],
+)
 def test_a_bad_line_of_jsonl_is_named(tmp_path, line):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "fine"}\n' + line + "\n")

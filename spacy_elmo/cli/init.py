@@ -29,9 +29,9 @@ from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
 from ..recipe.steps import LOCK
 from ..storage import hold
-from ..text import find_texts
+from ..text import RULES, find_texts
 from ._app import app
-from .inputs import FILE, FILES, RULES, is_package_name, require_version
+from .inputs import FILE, FILES, is_package_name, require_version
 
 TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated"
 # Below this, the tokenizer and the treebank follow different rules.

@@ -18,7 +18,7 @@ from thinc.api import Config
 from .. import registry
 from ..errors import CorpusError, Errors, WeightsError, require
 from ..storage import beside
-from ..text import make_doc, read_all
+from ..text import RULES, make_doc, read_all
 
 if TYPE_CHECKING:
     from ..pipeline.component import ELMo
@@ -34,7 +34,6 @@ PACKAGE_VERSION = (
     r"[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?"
     r"(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
 )
-RULES = "spacy.Tokenizer.v1"  # needs no package
 
 
 def _import(path: Optional[Path]) -> Optional[Path]:

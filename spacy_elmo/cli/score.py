@@ -13,6 +13,8 @@ from ._app import app
 if TYPE_CHECKING:
     from ..pretraining.language_model import Floats2d, LanguageModel
 
+NO_BREAK = str.maketrans(" \t", "\u00a0\u00a0")
+
 
 @app.command("score")
 def score_cli(
@@ -34,9 +36,10 @@ def score_cli(
     log2_forward, log2_backward: the log-likelihood of the sentence and its end
     (backward: its beginning) in bits. bits_per_character: of both directions on
     average, as `evaluate` has it. words: its words, by spaCy's tokenizer if they are
-    not --tokenized. forward, backward: the surprisal of each word in bits, given the
-    words before and given the words after. unknown: the numbers, from 0, of the words
-    outside the vocabulary, which count as <UNK>.
+    not --tokenized; TSV has a no-break space for a space in a word. forward, backward:
+    the surprisal of each word in bits, given the words before and given the words
+    after. unknown: the numbers, from 0, of the words outside the vocabulary, which
+    count as <UNK>.
     """
     from ..pretraining.language_model import LanguageModel
     from ..weights import resolve
@@ -63,7 +66,7 @@ def score_cli(
                 print("\t".join(found))
             is_first = False
             cells = (x if isinstance(x, list) else [x] for x in found.values())
-            row = (" ".join(map(str, cell)).replace("\t", " ") for cell in cells)
+            row = (" ".join(str(x).translate(NO_BREAK) for x in cell) for cell in cells)
             print("\t".join(row))
 
 

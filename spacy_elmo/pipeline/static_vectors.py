@@ -81,4 +81,4 @@ def add_words(
 
 def _is_one_word(text: str) -> bool:
     """A space in a word would make two words of it in a file of vectors."""
-    return len(text.split()) == 1
+    return text.split() == [text]

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from ..bilm.characters import words_to_ids
 from ..bilm.tuning import CACHED_TOKENS, CACHED_WORDS
 from ..errors import CorpusError, Errors
-from ..storage import sha256
+from ..storage import sha256, sync
 from ..text import read_documents
 from .noise import with_ascii_quotes, with_noise
 from .tokenizer import Tokenized, Tokenizer, tokenize
@@ -52,11 +52,14 @@ def key_of(cache: Path) -> Dict[str, str]:
     """The fingerprint of a cache that is there whole, by its meta.json; else {}."""
     try:
         made = json.loads((cache / META).read_text())
-        n_bytes = (cache / TOKENS).stat().st_size
-        is_whole = (made["version"], made["n_bytes"]) == (VERSION, n_bytes)
+        is_whole = (made["version"], made["n_bytes"]) == (VERSION, _sizes(cache))
         return dict(made["key"]) if is_whole else {}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
+
+
+def _sizes(cache: Path) -> Dict[str, int]:
+    return {n: (cache / n).stat().st_size for n in sorted(CACHE_FILES - {META})}
 
 
 def write_cache(
@@ -82,9 +85,10 @@ def write_cache(
             names = ", ".join(map(str, files))
             problem = Errors.E050.format(path=names, problem="it has no words")
             raise CorpusError(problem)
-        n_bytes = (folder / TOKENS).stat().st_size
-        made.update(key=key, n_bytes=n_bytes, version=VERSION)
+        made.update(key=key, n_bytes=_sizes(folder), version=VERSION)
         (folder / META).write_text(json.dumps(made))
+        for name in CACHE_FILES:
+            sync(folder / name)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from spacy.util import dict_to_dot
 from ..bilm import LSTMState
 from ..bilm.paths import CHECKPOINT
 from ..errors import Errors, TrainingError, Warnings, require_same
-from ..storage import replacing
+from ..storage import replacing, sync
 from .run import Run
 
 # The one before, should the last be damaged.
@@ -65,10 +65,7 @@ def save_checkpoint(run: Run, output: Path) -> None:
     try:
         with replacing(path) as temporary:
             torch.save(checkpoint, temporary)
-            # To the disk itself: else a power failure could leave an empty file
-            # under the new name. Windows wants the file open for writing.
-            with temporary.open("r+b") as file:
-                os.fsync(file.fileno())
+            sync(temporary)
             if path.is_file():
                 os.replace(path, output / PREVIOUS)
     except (OSError, RuntimeError) as e:  # torch has RuntimeError for a full disk
@@ -141,8 +138,11 @@ def _identity(run: Run) -> Dict[str, Any]:
     corpus, settings = run.rows.corpus, run.settings
     training = settings.training.model_dump(exclude=FREE)
     words, paths = "\n".join(corpus.words[: corpus.vocab_size]), settings.paths
-    # The best weights so far are the best on this text.
-    dev = {"paths.dev": [Path(path).name for path in paths.dev]}
+    # The best weights so far are the best on this text (load_corpora compares it).
+    dev = {
+        "paths.dev": [Path(path).name for path in paths.dev],
+        "training.eval_tokens": settings.training.eval_tokens,
+    }
     return {
         "--init-from": bool(paths.init_from),
         **(dev if settings.training.keep_best else {}),

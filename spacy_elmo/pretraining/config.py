@@ -173,6 +173,12 @@ def read_settings(
     training = found.training
     if not found.paths.train:
         raise unusable("paths.train", "is null: give the text by --paths.train")
+    for name, value in (
+        ("paths.init_from", found.paths.init_from),
+        ("vocabulary.path", found.vocabulary.path),
+    ):
+        if value == "":  # a variable of the shell that is not set
+            raise unusable(name, "is empty")
     for name in ("keep_best", "patience"):
         if getattr(training, name) and not found.paths.dev:
             problem = "needs held-out text: give it by --paths.dev"
@@ -193,12 +199,15 @@ def read_config(
     """
     try:
         config = Config().from_disk(path, interpolate=False)
-        for name in overrides or ():
+        for name, value in (overrides or {}).items():
+            *parts, last = name.split(".")
             section: Any = config
-            for part in name.split(".")[:-1]:
+            for part in parts:
                 section = section.setdefault(part, {})
-        text = config.to_str(interpolate=False)
-        return Config().from_str(text, overrides=overrides or {})
+            section[last] = value
+        # "$$" means "$", but without interpolation it is read as it is, and doubled.
+        text = config.to_str(interpolate=False).replace("$$$$", "$$")
+        return Config().from_str(text)
     except Exception as e:  # confection and configparser have many
         raise unusable(path, f"is not a config ({' '.join(str(e).split())})") from None
 

@@ -10,7 +10,7 @@ from wasabi import msg
 
 from ..bilm.paths import CHECKPOINT, WEIGHTS_FILE
 from ..errors import TrainingError, Warnings, require_same, unusable
-from ..text import find_texts
+from ..text import RULES, find_texts
 from .cache import (
     CHARACTERS,
     META,
@@ -25,7 +25,7 @@ from .cache import (
 )
 from .config import Settings
 from .loggers import LOG
-from .tokenizer import Tokenizer
+from .tokenizer import Tokenizer, load_language
 from .vocabulary import UNK_ID, VOCABULARY, Floats1d, Ints, Vocabulary, read_vocabulary
 
 # In the folder of a run
@@ -115,6 +115,9 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     """
     vocabulary = settings.vocabulary
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
+    if settings.corpus.tokenized:
+        # No tokenizer of the language runs here, but `embed` will need it.
+        load_language({**settings.nlp, "tokenizer": {"@tokenizers": RULES}})
     width = settings.options.char_cnn.max_characters_per_token
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
     own = {output / VOCABULARY, output / LOG, *(output / CACHES).rglob(WORDS)}
@@ -128,7 +131,11 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     train = load_corpus(files, cache, tokenizer, wanted, width, resumes)
     tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
     words = train.words[: train.vocab_size]
-    dev = load_each(settings.paths.dev, output / DEV_CACHES, tokenizer, words, width)
+    # The best perplexity so far is that of this text.
+    resumes = resumes and settings.training.keep_best
+    dev = load_each(
+        settings.paths.dev, output / DEV_CACHES, tokenizer, words, width, resumes
+    )
     return train, dev
 
 
@@ -145,13 +152,14 @@ def load_each(
     tokenizer: Tokenizer,
     vocabulary: Vocabulary,
     width: int,
+    resumes: bool = False,
 ) -> Dict[str, Corpus]:
-    """Each file as a corpus of its own, by its name."""
+    """Each file as a corpus of its own, by its name. Arguments as of `load_corpus`."""
     files = text_files(paths)
     names = [file.name for file in files]
     return {
         name if names.count(name) == 1 else str(file): load_corpus(
-            [file], folder / str(i), tokenizer, vocabulary, width
+            [file], folder / str(i), tokenizer, vocabulary, width, resumes
         )
         for i, (name, file) in enumerate(zip(names, files))
     }
@@ -226,4 +234,6 @@ def weights_of(files: Sequence[Path], patterns: Dict[str, float]) -> List[float]
     if unused:
         problem = f"matches none of the files of paths.train, such as {files[0].name}"
         raise unusable(f"[corpus.weights] {min(unused)}", problem)
+    if not any(weights):
+        raise unusable("[corpus.weights]", "is 0 for each file")
     return weights

@@ -71,7 +71,7 @@ def _records(path: Path) -> Iterator[Tuple[str, Dict[str, Any]]]:
     """The lines of a log, and what they say. Not by srsly: a run that has diverged has
     an infinite perplexity.
     """
-    for line in path.read_text(encoding="utf8").splitlines():
+    for line in path.read_text(encoding="utf8", errors="replace").splitlines():
         with suppress(ValueError):  # a run was killed within a line
             record = json.loads(line)
             if isinstance(record, dict):

@@ -307,7 +307,8 @@ class _Training:
 @contextmanager
 def _noticed_signals() -> Iterator[List[int]]:
     """The SIGINT and SIGTERM that came while the block runs. The second of a kind
-    ends the process at once. Only the main thread is asked.
+    ends the process at once. Only the main thread is asked. A signal that the parent
+    has set to be ignored, as a script does for `... &`, stays ignored.
     """
     noticed: List[int] = []
 
@@ -317,7 +318,11 @@ def _noticed_signals() -> Iterator[List[int]]:
 
     is_main = threading.current_thread() is threading.main_thread()
     asked = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-    before: Dict[int, Any] = {number: signal.signal(number, notice) for number in asked}
+    before: Dict[int, Any] = {
+        number: signal.signal(number, notice)
+        for number in asked
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield noticed
     finally:

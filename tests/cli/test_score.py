@@ -37,12 +37,12 @@ def test_an_empty_text_of_json_lines_has_a_line_too(elmo, trained, tmp_path):
     assert found == [["dog"], [], []]
 
 
-def test_a_tab_in_a_word_begins_no_column(elmo, trained, tmp_path):
+def test_white_space_in_a_word_begins_neither_column_nor_word(elmo, trained, tmp_path):
     path = tmp_path / "text.jsonl"
-    path.write_text(json.dumps({"tokens": ["the", "dog\tbarks"]}) + "\n")
+    path.write_text(json.dumps({"tokens": ["the", "dog\tand moon"]}) + "\n")
     result = elmo("score", path, "--weights", trained[0])
     header, row = (line.split("\t") for line in result.output.splitlines())
-    assert len(row) == len(header) and row[3] == "the dog barks"
+    assert len(row) == len(header) and row[3] == "the dog\u00a0and\u00a0moon"
 
 
 def test_json_lines_add_up_to_what_evaluate_says(elmo, trained, texts, lines, tmp_path):

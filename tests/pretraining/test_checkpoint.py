@@ -194,6 +194,23 @@ def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypat
     assert_same_run(broken, tmp_path / "unbroken")
 
 
+def test_a_signal_that_is_ignored_stays_so(make_settings, tmp_path, monkeypatch):
+    """As a script's `pretrain ... &` has it for SIGINT."""
+    update = training.train_step
+
+    def train_step(run, batch):
+        os.kill(os.getpid(), signal.SIGINT)
+        return update(run, batch)
+
+    monkeypatch.setattr(training, "train_step", train_step)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        pretrain(make_settings(), tmp_path / "out")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (tmp_path / "out" / "weights.hdf5").is_file()
+
+
 def test_ctrl_c_while_torch_compiles_is_no_traceback(
     make_settings, tmp_path, monkeypatch
 ):
@@ -259,10 +276,13 @@ def evaluations(output):
 
 def test_the_best_weights_are_the_best_on_one_text(make_settings, tmp_path):
     pretrain(make_settings(keep_best=True), tmp_path / "out")
+    settings = make_settings(keep_best=True, eval_tokens=100)
+    with pytest.raises(TrainingError, match=r"ELMO110.*\(training\.eval_tokens\)"):
+        pretrain(settings, tmp_path / "out")
     (tmp_path / "other.txt").write_text(made_up.text(20, 3))
     other = {"paths.dev": str(tmp_path / "other.txt")}
     settings = make_settings(keep_best=True, overrides=other)
-    with pytest.raises(TrainingError, match=r"ELMO110.*\(paths\.dev\)"):
+    with pytest.raises(TrainingError, match=r"ELMO110.*dev.*\(text\)"):
         pretrain(settings, tmp_path / "out")
 
 

@@ -7,7 +7,7 @@ from thinc.api import Config
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pretraining.config import read_settings
+from spacy_elmo.pretraining.config import read_config, read_settings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -112,6 +112,25 @@ def test_settings_of_sections_that_a_config_leaves_out_can_be_given(tmp_path):
     settings = read_settings(tmp_path / "config.cfg", given)
     assert settings.paths.train == ["corpus.txt"]
     assert settings.training.optimizer.learn_rate == 0.1
+
+
+@pytest.mark.parametrize("given", [{}, {"training.rows": 2}, {"nlp.lang": "de"}])
+def test_dollars_are_read_alike_with_overrides_and_without(tmp_path, given):
+    path = tmp_path / "config.cfg"
+    path.write_text(
+        '[paths]\ntrain = "we$$rd.txt"\ndev = ${paths.train}\n[nlp]\nlang = "en"\n'
+    )
+    for _ in range(2):  # also as it is written
+        config = read_config(path, given)
+        assert config["paths"] == {"train": "we$rd.txt", "dev": "we$rd.txt"}
+        config.to_disk(path)
+    assert read_config(path, {"paths.train": "a$b"})["paths"]["train"] == "a$b"
+
+
+@pytest.mark.parametrize("name", ["paths.init_from", "vocabulary.path"])
+def test_an_empty_path_is_an_error(make_settings, name):
+    with pytest.raises(CorpusError, match=f"{name}: is empty"):
+        make_settings(dev=False, overrides={name: ""})
 
 
 def test_a_folder_of_a_year_is_a_path():

@@ -74,7 +74,9 @@ def test_the_cache_is_reused_until_something_changes(
     assert len(again(TEXT + "e\n", min_count=2).tokens) == len(first.tokens) + 2
 
 
-@pytest.mark.parametrize("name", ["meta.json", "tokens.bin"])
+@pytest.mark.parametrize(
+    "name", ["meta.json", "tokens.bin", "characters.bin", "words.txt"]
+)
 def test_a_damaged_cache_is_made_anew(make_corpus, tmp_path, name):
     wanted = make_corpus(TEXT).tokens.tolist()
     (damaged,) = tmp_path.rglob(name)
@@ -207,6 +209,17 @@ def test_the_files_of_the_run_are_no_text(make_settings, tmp_path):
         for name in names:
             (output / name).unlink()
         shutil.rmtree(output / "corpus")
+
+
+@pytest.mark.parametrize("lang", ["xyz", None, 3])
+def test_the_language_of_tokenized_text_is_one_that_spacy_knows(
+    make_settings, tmp_path, lang
+):
+    """Commands such as `embed` tokenize with it later."""
+    settings = make_settings(overrides={"nlp.lang": lang})
+    with pytest.raises(CorpusError):
+        load_corpora(settings, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_text_that_lies_where_the_cache_goes_is_kept(make_settings, tmp_path):
