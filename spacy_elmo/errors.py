@@ -315,7 +315,8 @@ class Warnings:
     W007 = (
         "[ELMOW007] No component listens to '{name}', so training gains nothing by it, "
         "unless a component of yours reads doc._.elmo. Use spacy_elmo.EmbedWithELMo.v1 "
-        "in the tok2vec of a component (see configs/)."
+        "in the tok2vec of a component (see configs/); spaCy's Tok2VecListener does "
+        "not hear it."
     )
     W008 = (
         "[ELMOW008] '{name}' was trained with another biLM ({wanted}) than that of "

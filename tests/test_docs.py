@@ -109,12 +109,28 @@ def test_elmo_in_a_config_of_spacy(tmp_path):
     assert train_a_little(config) == ["tagger", "ner"]
 
 
+def test_elmo_in_a_text_classifier_of_spacy():
+    """What docs/training.md does to another such file."""
+    options = {"lang": "en", "pipeline": ["textcat"], "optimize": "accuracy"}
+    config = init_config(**options, silent=True).interpolate()
+    del config["components"]["tok2vec"]
+    tagger = Config().from_disk(ROOT / "configs" / "tagger.cfg").interpolate()
+    tok2vec = tagger["components"]["tagger"]["model"]["tok2vec"]
+    config["components"]["textcat"]["model"]["tok2vec"] = tok2vec
+    config["components"]["elmo"] = {"factory": "elmo"}
+    config["nlp"]["pipeline"] = ["elmo", "textcat"]
+    config["initialize"]["vectors"] = None
+    assert train_a_little(config) == ["textcat"]
+
+
 def train_a_little(config):
     """The components of a pipeline that have learned a mix."""
     nlp = load_model_from_config(config)
-    tags, entities = {"tags": ["NNP", "VBZ"]}, {"entities": [(0, 3, "PERSON")]}
-    doc = nlp.make_doc("Ann reads")
-    examples = [Example.from_dict(doc, {**tags, **entities})]
+    annotation = {
+        "tags": ["NNP", "VBZ"], "entities": [(0, 3, "PERSON")],
+        "cats": {"yes": 1.0, "no": 0.0},
+    }  # fmt: skip
+    examples = [Example.from_dict(nlp.make_doc("Ann reads"), annotation)]
     nlp.initialize(lambda: examples)
     for _ in range(4):  # not 1: the output layers begin with zeros
         nlp.update(examples)

@@ -106,7 +106,7 @@ class SentenceCache:
         self._shape = (bilm.options.n_layers, bilm.options.width)
         if self.folder is not None:
             name = f"{digest}-{bilm.precision}.sqlite"
-            self._file = Path(self.folder) / name
+            self._file = Path(self.folder).expanduser() / name
             self._on_disk(
                 "CREATE TABLE IF NOT EXISTS layers"
                 " (words TEXT PRIMARY KEY, layers BLOB, crc INTEGER)", [()],

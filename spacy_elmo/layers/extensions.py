@@ -31,10 +31,16 @@ def get_layers(doc: Doc) -> Optional[Floats3d]:
 
 def assign_layers(doc: Doc, layers: Optional[Floats3d]) -> None:
     """RAISES (ValueError): If they are not those of the Doc's tokens."""
-    shape = np.shape(layers) if layers is not None else (len(doc), 0, 0)
-    wanted = f"None or of shape ({len(doc)}, L + 1, width)"
-    require(len(shape) == 3 and shape[0] == len(doc), "doc._.elmo", wanted, shape)
-    doc.user_data[KEY] = None if layers is None else np.asarray(layers, np.float32)
+    found: Any = layers
+    if layers is not None:
+        wanted = f"None or numbers of shape ({len(doc)}, L + 1, width)"
+        try:
+            found = np.asarray(layers, np.float32)
+        except (ValueError, TypeError, RuntimeError):  # torch's, of a gradient
+            require(False, "doc._.elmo", wanted, type(layers))
+        shape = found.shape
+        require(len(shape) == 3 and shape[0] == len(doc), "doc._.elmo", wanted, shape)
+    doc.user_data[KEY] = found
 
 
 def get_span_layers(span: Span) -> Optional[Floats3d]:

@@ -1,6 +1,7 @@
 import contextlib
 import copy
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -19,7 +20,7 @@ from ..bilm.batching import make_batches
 from ..bilm.characters import number_words
 from ..bilm.model import Floats3d
 from ..bilm.paths import OPTIONS_FILE, WEIGHTS_FILE
-from ..errors import Errors
+from ..errors import Errors, Warnings
 from ..storage import beside
 from ..weights import resolve
 from .caches import SentenceCache, WordCache
@@ -29,6 +30,7 @@ Backprop = Callable[[List[Floats3d]], None]
 SavedFile = Tuple[Path, int, int, int]
 
 META_FILE = "meta.json"  # has the license of the weights
+SOURCE = "source"  # beside the files in bytes
 
 # Held while weights are read, while a cache is used and while the process forks, so
 # that the child (nlp.pipe with n_process) finds them whole and the lock free.
@@ -166,10 +168,15 @@ class BiLMShim(Shim):
             self.to_directory(folder)
             files = {file.name: file.read_bytes() for file in folder.iterdir()}
         self._file = known  # not the temporary one
-        return srsly.msgpack_dumps(files)
+        return srsly.msgpack_dumps({**files, SOURCE: self.source})
 
     def from_bytes(self, data: bytes) -> "BiLMShim":
         files = srsly.msgpack_loads(data)
+        own = files.get(SOURCE, self.source)
+        if own != self.source:
+            name = "spacy_elmo.BiLM.v1"
+            warning = Warnings.W009.format(name=name, asked=self.source, own=own)
+            warnings.warn(warning, stacklevel=2)
         with make_tempdir() as folder:
             for name in {OPTIONS_FILE, WEIGHTS_FILE, META_FILE}.intersection(files):
                 (folder / name).write_bytes(files[name])

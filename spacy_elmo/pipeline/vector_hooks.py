@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from spacy.tokens import Doc, Span, Token
 
-from ..errors import Errors
+from ..errors import Errors, require
 from ..layers.extensions import get_layers
 
 # "top", "mean", the number of a layer, or the weights s_j of a mix.
@@ -32,6 +32,7 @@ def set_vector_hooks(doc: Doc, layer: Layer = "top") -> Doc:
     RETURNS (Doc): The same Doc.
     RAISES (ValueError): If there are no such layers, or if the Doc was retokenized.
     """
+    require(isinstance(doc, Doc), "doc", "a Doc", doc)
     layers = get_layers(doc)
     check_layer(layer, None if layers is None else layers.shape[1])
     # Functions of the module: a Doc pickles with its hooks. Not changed in place:

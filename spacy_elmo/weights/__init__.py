@@ -30,8 +30,9 @@ def resolve(name_or_path: Union[str, Path]) -> Path:
     if isinstance(name_or_path, str) and name_or_path in registry.weights:
         return Path(registry.weights.get(name_or_path)())
     name = str(name_or_path)
-    if name and os.path.exists(name):  # Path has errors for impossible names
-        return Path(name)
+    path = os.path.expanduser(name)  # no shell has read a config
+    if name and os.path.exists(path):  # Path has errors for impossible names
+        return Path(path)
     if "://" in name:
         raise MissingWeights(Errors.E013.format(url=name))
     model = find_published(name)

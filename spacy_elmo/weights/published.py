@@ -45,7 +45,7 @@ def find_published(name: str) -> Optional[Published]:
 def cache_folder() -> Path:
     """$SPACY_ELMO_CACHE, or `spacy_elmo` in the user's folder for caches."""
     if os.environ.get(CACHE_VARIABLE):
-        return Path(os.environ[CACHE_VARIABLE])
+        return Path(os.environ[CACHE_VARIABLE]).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "spacy_elmo"
 

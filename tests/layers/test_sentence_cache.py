@@ -1,3 +1,4 @@
+import os
 import pickle
 import sqlite3
 import warnings
@@ -91,6 +92,12 @@ def test_a_folder_serves_later_runs(calm_weights, docs, n_sentences, tmp_path):
     for mine, theirs in zip(run(build_bilm(calm_weights, **settings), docs), first):
         np.testing.assert_array_equal(mine, theirs)
     assert sum(n_sentences) == n
+
+
+def test_a_folder_may_be_in_the_home(calm_weights, docs, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME" if os.name == "posix" else "USERPROFILE", str(tmp_path))
+    run(build_bilm(calm_weights, sentence_cache_path="~/cache"), docs)
+    assert list((tmp_path / "cache").glob("*.sqlite"))
 
 
 def test_what_a_folder_has_is_read_from_it_once(calm_weights, docs, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spacy
+import torch
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from tasks import add_task, make_examples
@@ -104,11 +105,15 @@ def test_a_file_of_macos_beside_the_weights_is_not_taken_for_them(nlp, tmp_path)
     assert_same(spacy.load(tmp_path / "second")(TEXT)._.elmo, nlp(TEXT)._.elmo)
 
 
-@pytest.mark.parametrize("layers", [3, np.zeros((4, 3, 12)), np.zeros((2, 12))])
+@pytest.mark.parametrize(
+    "layers",
+    [3, np.zeros((4, 3, 12)), np.zeros((2, 12)), [[["a"]]] * 2, [[1.0], 2.0],
+     torch.ones(2, 3, 12, requires_grad=True)],
+)  # fmt: skip
 def test_nothing_but_layers_of_its_tokens_can_be_assigned(layers, nlp):
     doc = nlp("One two")
     with pytest.raises(
-        ValueError, match=r"ELMO038.*None or of shape \(2, L \+ 1, width"
+        ValueError, match=r"ELMO038.*None or numbers of shape \(2, L \+ 1, width"
     ):
         doc._.elmo = layers
     assert doc._.elmo.shape == (2, 3, 12)
@@ -180,6 +185,11 @@ def test_other_weights_for_a_saved_pipeline_are_not_taken_silently(
     with pytest.warns(UserWarning, match=rf"W009.*{other_weights}.*{calm_weights}"):
         loaded = spacy.load(tmp_path, config=other)
     assert_same(loaded(TEXT)._.elmo, nlp(TEXT)._.elmo)
+    with pytest.warns(UserWarning, match=rf"W009.*{other_weights}.*{calm_weights}"):
+        blank = spacy.blank("xx")
+        blank.add_pipe("elmo", config={"model": bilm_config(other_weights)})
+        blank.from_bytes(nlp.to_bytes())
+    assert_same(blank(TEXT)._.elmo, nlp(TEXT)._.elmo)
 
 
 @pytest.mark.parametrize(

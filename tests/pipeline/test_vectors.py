@@ -29,6 +29,11 @@ def cosine(x, y):
     return x @ y / (np.linalg.norm(x) * np.linalg.norm(y))
 
 
+def test_hooks_are_set_for_a_doc(nlp):
+    with pytest.raises(ValueError, match="ELMO038.*doc must be a Doc"):
+        set_vector_hooks(nlp(TEXT)[:2])
+
+
 @pytest.fixture
 def make_nlp(bilm_config):
     """make_nlp(vectors) -> a pipeline of nothing but `elmo`"""

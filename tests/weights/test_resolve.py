@@ -1,3 +1,4 @@
+import os
 from importlib.metadata import EntryPoint, EntryPoints
 
 import catalogue
@@ -6,6 +7,7 @@ import pytest
 from spacy_elmo import weights
 from spacy_elmo.errors import MissingWeights
 from spacy_elmo.weights import en_elmo_sm, resolve
+from spacy_elmo.weights.published import cache_folder
 
 
 def test_a_name_asks_no_other_package(monkeypatch):
@@ -19,6 +21,14 @@ def test_a_name_asks_no_other_package(monkeypatch):
     assert resolve("en_elmo_sm") == en_elmo_sm()
     with pytest.raises(MissingWeights, match=r"\(broken, en_elmo_sm\)"):
         resolve("en_elmo_xm")
+
+
+def test_a_path_may_be_in_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME" if os.name == "posix" else "USERPROFILE", str(tmp_path))
+    (tmp_path / "my_bilm").mkdir()
+    assert resolve("~/my_bilm") == tmp_path / "my_bilm"
+    monkeypatch.setenv("SPACY_ELMO_CACHE", "~/models")
+    assert cache_folder() == tmp_path / "models"
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
