@@ -25,7 +25,7 @@ from .cache import (
 )
 from .config import Settings
 from .loggers import LOG
-from .tokenizer import Tokenizer, load_language
+from .tokenizer import Tokenizer
 from .vocabulary import UNK_ID, VOCABULARY, Floats1d, Ints, Vocabulary, read_vocabulary
 
 # In the folder of a run
@@ -116,8 +116,9 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     vocabulary = settings.vocabulary
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
     if settings.corpus.tokenized:
-        # No tokenizer of the language runs here, but `embed` will need it.
-        load_language({**settings.nlp, "tokenizer": {"@tokenizers": RULES}})
+        # The language is not needed here, but `embed` will ask for it.
+        nlp = {**settings.nlp, "tokenizer": {"@tokenizers": RULES}}
+        Tokenizer(nlp, settings.corpus, settings.code).load()
     width = settings.options.char_cnn.max_characters_per_token
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
     own = {output / VOCABULARY, output / LOG, *(output / CACHES).rglob(WORDS)}

@@ -55,12 +55,16 @@ class Tokenizer:
             words = _clean(part)
             yield from (words[i : i + limit] for i in range(0, len(words), limit))
             return
-        language = self._load()
+        language = self.load()
         doc = language.make_doc(part) if isinstance(part, str) else part
         for span in self._segment(doc):
             yield _clean(token.text for token in span)
 
-    def _load(self) -> Language:
+    def load(self) -> Language:
+        """The language, made anew when it has seen too many words.
+
+        RAISES (CorpusError): See `load_language`.
+        """
         if self._language is None or len(self._language.vocab.strings) >= MAX_STRINGS:
             if self.code is not None:
                 util.import_file("python_code", self.code)
