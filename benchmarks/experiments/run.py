@@ -49,9 +49,10 @@ Plan = Dict[str, Any]
 CONVERTING = Lock()
 NOT_RUN = "-"
 COSTS = (
-    "What it cost, beside other runs: the times of two runs of one arm differ by a "
-    "factor of up to 1.9. Training is to a run's own end, and layers of sentences that "
-    "an earlier run has read come from the disk."
+    "What it cost, beside other runs and not all on one machine: the times of two runs "
+    "of one arm differ by a factor of up to 2, so that arms are not to be compared by "
+    "them closely. Training is to a run's own end, and layers of sentences that an "
+    "earlier run has read come from the disk."
 )
 
 
