@@ -31,8 +31,9 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except OSError as e:
-        # Of a full disk it has no name.
-        if e.errno is None or e.filename not in (None, str(temporary)):
+        # Of a full disk it has no name. Of a file it may be a Path.
+        is_ours = e.filename is None or str(e.filename) == str(temporary)
+        if e.errno is None or not is_ours:
             raise
         raise OSError(e.errno, e.strerror, str(path)) from None
     finally:

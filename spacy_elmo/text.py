@@ -24,15 +24,15 @@ BINARY = (b"%PDF", b"PK\x03\x04")
 NO_TEXT = "is a binary file: get the text out of it first, for instance by pdftotext"
 ANNOTATED = (".conllu", ".conll", ".iob")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-CONVERT_UTF16 = "is UTF-16. Convert it: 'iconv -f utf16 -t utf8'"
 # A text without empty lines would be one document; it is cut after this many lines.
 MAX_DOCUMENT_LINES = 200
 # With more lines than this that are not UTF-8, and more than a tenth: another encoding.
 MAX_BROKEN_LINES = 1000
 # A shorter text: with more than these, and more than a tenth.
 FEW_BROKEN_LINES = 10
-RULES = "spacy.Tokenizer.v1"  # spaCy's own tokenizer, which needs no package
 CONVERT = "Convert the file, for instance by 'iconv -f latin1 -t utf8'"
+CONVERT_UTF16 = "is UTF-16. Convert it: 'iconv -f utf16 -t utf8'"
+RULES = "spacy.Tokenizer.v1"  # spaCy's own tokenizer, which needs no package
 
 
 def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[Path]:
