@@ -126,13 +126,14 @@ class Errors:
     )
     E032 = (
         "[ELMO032] A listener of upstream '{upstream}' found no 'elmo' component of "
-        "that name before it ('*': of any name), or the Docs are of another vocab. "
-        "Check names and order in [nlp] pipeline, 'upstream', and that examples are "
-        "made with nlp.make_doc; or use spacy_elmo.ELMo.v1."
+        "that name before it ('*': of any name), or the Docs have another vocab. Check "
+        "the names and their order in [nlp] pipeline, check 'upstream', and make "
+        "examples with nlp.make_doc; or use spacy_elmo.ELMo.v1."
     )
     E033 = (
-        "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers "
-        "and width {width}. Give 'elmo' the weights of this component, or train again."
+        "[ELMO033] ELMo vectors of shape {found} reached a mix of {n_layers} layers of "
+        "width {width}. Give 'elmo' the weights that this component was trained with, "
+        "or train it again."
     )
     E037 = (
         "[ELMO037] The segmenter's spans must cover each token of the Doc once and in "
@@ -144,7 +145,10 @@ class Errors:
         "[ELMO041] This machine has no device '{device}' ({reason}). Give 'cpu', "
         "'cuda', 'cuda:1' and so on, or null to let spaCy choose."
     )
-    E042 = "[ELMO042] '{name}' has {value:.3g}: too large for {dtype}. Use float32."
+    E042 = (
+        "[ELMO042] '{name}' has {value:.3g}, which is too large for {dtype}. Use "
+        "float32."
+    )
     E043 = (
         "[ELMO043] span._.elmo and token._.elmo are parts of doc._.elmo: set that, by "
         "doc._.elmo = layers, shape (n_tokens, L + 1, width)."
@@ -164,8 +168,8 @@ class Errors:
         ' "float32", and run the command again to resume from the last checkpoint.'
     )
     E054 = (
-        "[ELMO054] {path} has no softmax, so it is no language model. Take one that "
-        "'spacy elmo pretrain' wrote: the official ones have none."
+        "[ELMO054] {path} has no softmax, so it is no language model. Use a model that "
+        "'spacy elmo pretrain' wrote: the official ones have no softmax."
     )
     E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to start over."
     E058 = (
@@ -189,6 +193,10 @@ class Errors:
         "[ELMO103] {name} is not downloaded yet (no {path}). Run: python -m spacy elmo "
         "download {name}"
     )
+    E104 = (
+        "[ELMO104] Downloaded models have no place: {path} needs a home folder, and "
+        "there is none. Set {variable} to a folder."
+    )
     # Other commands
     E080 = (
         "[ELMO080] No component of {pipeline} mixes the layers of a biLM. Give a "
@@ -196,7 +204,7 @@ class Errors:
     )
     E110 = (
         "[ELMO110] {path} was made from another text or with other settings ({what}). "
-        "Give the same, or another output; or delete what that run has made."
+        "Give the same ones, or another output; or delete what that run has made."
     )
     E111 = "[ELMO111] {path} is there already. Remove it, or give another path."
     E112 = (
@@ -218,9 +226,9 @@ class Errors:
         "fewer (--n-process of 'embed', corpus.n_process of 'pretrain')."
     )
     E118 = (
-        "[ELMO118] --code does not go with --n-process here: processes start by "
-        "'{start}', and would lack its functions. Leave --n-process out, or install "
-        "the functions as a package."
+        "[ELMO118] --code cannot be combined with --n-process here: processes start by "
+        "'{start}', and would not have its functions. Leave out --n-process, or "
+        "install the functions as a package."
     )
     E120 = (
         "[ELMO120] The query {query!r} has {found} words in brackets, expected exactly "
@@ -244,8 +252,8 @@ class Errors:
         "has {found}. Compare what the same 'elmo' component has seen."
     )
     E126 = (
-        "[ELMO126] A --pipeline has its own weights and language: leave out --weights "
-        "and --lang."
+        "[ELMO126] A --pipeline has weights and a language of its own: leave out "
+        "--weights and --lang."
     )
     E127 = "[ELMO127] {path} is a pipeline with {n} biLMs. Give one of them: {paths}."
     E128 = (
@@ -258,13 +266,13 @@ class Errors:
         "once: too few. Give {wanted:,} or more; a useful biLM needs millions."
     )
     E131 = (
-        "[ELMO131] There are {n_dev} --dev for {n} --treebank. Give one for each, or "
-        "none: then a tenth is held out."
+        "[ELMO131] There are {n_dev} --dev files for {n} --treebank files. Give one "
+        "for each; or give none, and a tenth of each treebank is held out."
     )
     E132 = (
         "[ELMO132] The treebank {name} has {n} Docs: too few to hold out one in "
-        "{every}. Give --dev, or more: except in a .spacy, {n_sents} sentences make "
-        "one Doc."
+        "{every}. Give --dev, or more sentences: except in a .spacy, {n_sents} of them "
+        "make one Doc."
     )
     E133 = (
         "[ELMO133] {path} is there already. Replace it with --force, or give another "
@@ -283,7 +291,7 @@ class Errors:
     E137 = "[ELMO137] {path} has no license: give --license, or one in its meta.json."
     E138 = "[ELMO138] The package cannot be built ({reason}): see {path}."
     E139 = (
-        "[ELMO139] {name!r} is not a valid package name. Take one like hu_novels_elmo."
+        "[ELMO139] {name!r} is not a valid package name. Use one like hu_novels_elmo."
     )
     E140 = (
         "[ELMO140] The words of {path} have {length:.0f} bytes on average: there seem "
@@ -315,19 +323,19 @@ class Warnings:
     W007 = (
         "[ELMOW007] No component listens to '{name}', so training gains nothing by it, "
         "unless a component of yours reads doc._.elmo. Use spacy_elmo.EmbedWithELMo.v1 "
-        "in the tok2vec of a component (see configs/); spaCy's Tok2VecListener does "
-        "not hear it."
+        "in the tok2vec of a component (see configs/); spaCy's Tok2VecListener cannot "
+        "listen to it."
     )
     W008 = (
         "[ELMOW008] '{name}' was trained with another biLM ({wanted}) than that of "
-        "'{upstream}' ({found}): what it predicts means nothing. Give '{upstream}' the "
-        "weights that it was trained with ('spacy elmo info' prints these digests), or "
-        "train '{name}' again."
+        "'{upstream}' ({found}): its predictions mean nothing. Give '{upstream}' the "
+        "weights that '{name}' was trained with ('spacy elmo info' prints these "
+        "digests), or train '{name}' again."
     )
     W009 = (
         "[ELMOW009] The config of '{name}' asks for the weights {asked}, but a trained "
-        "pipeline has its own, of {own}: they are used. To train with others, make a "
-        "new pipeline."
+        "pipeline has its own, made from {own}, and uses those. To train with others, "
+        "make a new pipeline."
     )
     W010 = (
         "[ELMOW010] spaCy's tokenizer makes only {share:.1%} of the tokens of {path}: "
@@ -348,7 +356,7 @@ class Warnings:
     )
     W014 = (
         "[ELMOW014] The held-out perplexity is {found:.1f} after {step:,} steps, and "
-        "was {best:.1f} after {best_step:,}. If the loss has risen, too, the run "
-        "diverges: begin again with a lower training.optimizer.learn_rate. If not, it "
-        "overfits: training.keep_best keeps the best weights."
+        "was {best:.1f} after {best_step:,}. If the loss has risen as well, the run "
+        "has diverged: begin again with a lower training.optimizer.learn_rate. If not, "
+        "it overfits: training.keep_best keeps the best weights."
     )

@@ -1,3 +1,5 @@
+"""Work in several processes, and the signals that stop it."""
+
 import os
 import signal
 from collections import deque
@@ -7,7 +9,7 @@ from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
 from threading import Thread
-from typing import Any, Callable, Iterable, Iterator, Optional, TypeVar
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, TypeVar
 
 from .errors import CorpusError, Errors
 
@@ -52,6 +54,25 @@ def map_in_processes(
             if isinstance(e, BrokenProcessPool):
                 raise CorpusError(Errors.E117.format(n=n_process)) from None
             raise
+
+
+@contextmanager
+def handling(signals: Iterable[int], handler: Any) -> Iterator[Dict[int, Any]]:
+    """Handle signals while the block runs. One that the parent has set to be ignored,
+    as `nohup` and a script's `... &` do, stays ignored.
+
+    YIELDS (Dict[int, Any]): The handlers from before, which come back after the block.
+    """
+    before = {
+        number: signal.signal(number, handler)
+        for number in signals
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield before
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ def segment_sentences(max_length: int = MAX_LENGTH) -> Segmenter:
 
     max_length (int): Cut after this many tokens in any case.
     RETURNS (Callable[[Doc], List[Span]]): Covers each token once and in order.
+    RAISES (ValueError): If max_length is below 1.
     """
     require_number("max_length", max_length, 1)
     # No closure, so that pipelines can be pickled.
@@ -32,7 +33,9 @@ def segment_sentences(max_length: int = MAX_LENGTH) -> Segmenter:
 
 @registry.misc("spacy_elmo.segment_docs.v1")
 def segment_docs(max_length: int = MAX_LENGTH) -> Segmenter:
-    """Take a Doc as one segment, cut only after `max_length` tokens."""
+    """Take a Doc as one segment, cut only after `max_length` tokens. Arguments as of
+    `segment_sentences`.
+    """
     require_number("max_length", max_length, 1)
     return partial(_segment, max_length=max_length, split=False)
 

@@ -4,7 +4,7 @@ import codecs
 import glob
 import warnings
 from pathlib import Path
-from typing import Any, BinaryIO, Collection, Iterator, List, Union
+from typing import Any, BinaryIO, Collection, Dict, Iterator, List, Union
 
 import srsly
 from spacy.lang.lex_attrs import LEX_ATTRS
@@ -38,46 +38,67 @@ RULES = "spacy.Tokenizer.v1"  # spaCy's own tokenizer, which needs no package
 def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[Path]:
     """The files of a corpus.
 
-    path (str or Path): A file, a directory (searched through) or a glob. Of a
-        directory, files with a known suffix; a file or a glob may also name plain
-        text that has none, as the shards of the 1 Billion Word Benchmark.
+    path (str or Path): A file, a directory (searched through, links to folders too)
+        or a glob. Of a directory, files with a known suffix, each once; a file or a
+        glob may also name plain text that has none, as the shards of the 1 Billion
+        Word Benchmark.
     without (Collection[Path]): Resolved paths to skip in a directory or a glob. A file
         given by its own name is read anyway.
     RETURNS (List[Path]): The files in order of their names.
     RAISES (CorpusError): If there are none, or if one given is of another kind.
     """
-    is_folder = bool(path) and Path(path).is_dir()  # "" is no folder
-    if is_folder:
-        files = (p for p in Path(path).rglob("*") if p.is_file() and _kind(p))
-        # Without what macOS and Jupyter hide.
-        seen = [p for p in files if "/." not in f"/{p.relative_to(path).as_posix()}"]
-        found = [p for p in seen if p.resolve() not in without]
-    elif Path(path).is_file():
+    if Path(path).is_file():
         found = [Path(path)]
     else:
-        names = glob.glob(str(path), recursive=True)
-        seen = [Path(name) for name in names if Path(name).is_file()]
-        found = [p for p in seen if p.resolve() not in without]
+        found = [p for p in _search(path) if p.resolve() not in without]
     if not found:
-        problem = "there is no such file or directory"
-        if path and Path(path).exists():
-            problem = "it is a pipe or a device. Write its text to a file first"
-        if is_folder:
-            problem = f"the directory has no {KNOWN}"
-        elif "://" in str(path):
-            problem = "URLs are not read. Download it first"
-        where = looked_for(path or "''")
+        where, problem = looked_for(path or "''"), _why_none(path)
         raise CorpusError(Errors.E050.format(path=where, problem=problem))
     for file in found:
-        if _kind(file):
-            continue
-        with file.open("rb") as opened:
-            binary = b"\x00" in opened.read(4096)
-        if binary or file.suffix[1:].isalpha():
-            is_treebank = suffix_of(file) in ANNOTATED
-            hint = ". 'spacy elmo init' takes it as --treebank" if is_treebank else ""
-            raise unusable(file, f"is not a {KNOWN}{hint}")
+        _require_text(file)
     return sorted(found)
+
+
+def _search(path: Union[str, Path]) -> List[Path]:
+    """The texts in a directory, or the files of a glob."""
+    if not _is_folder(path):
+        names = glob.glob(str(path), recursive=True)
+        return [Path(name) for name in names if Path(name).is_file()]
+    # Follows links to folders; leaves out the hidden files of macOS and Jupyter.
+    names = glob.glob("**", root_dir=path, recursive=True)
+    found: Dict[Path, Path] = {}
+    for file in (Path(path, name) for name in sorted(names, key=len)):
+        if file.is_file() and _kind(file):
+            # Once, though a link may lead to a folder around it.
+            found.setdefault(file.resolve(), file)
+    return list(found.values())
+
+
+def _is_folder(path: Union[str, Path]) -> bool:
+    return bool(path) and Path(path).is_dir()  # "" is no folder
+
+
+def _why_none(path: Union[str, Path]) -> str:
+    """Why `find_texts` finds nothing."""
+    if _is_folder(path):
+        return f"the directory has no {KNOWN}"
+    if "://" in str(path):
+        return "URLs are not read. Download it first"
+    if path and Path(path).exists():
+        return "it is a pipe or a device. Write its text to a file first"
+    return "there is no such file or directory"
+
+
+def _require_text(file: Path) -> None:
+    """RAISES (CorpusError): If a file has neither a known suffix nor plain text."""
+    if _kind(file):
+        return
+    with file.open("rb") as opened:
+        binary = b"\x00" in opened.read(4096)
+    if binary or file.suffix[1:].isalpha():
+        is_treebank = suffix_of(file) in ANNOTATED
+        hint = ". 'spacy elmo init' takes it as --treebank" if is_treebank else ""
+        raise unusable(file, f"is not a {KNOWN}{hint}")
 
 
 def read_documents(
@@ -159,22 +180,14 @@ def read_lines(
     # Only "\n" ends a line: JSON strings may hold the other line separators.
     for number, raw in enumerate(file, 1):
         if number == 1:
-            if raw.startswith(UTF16):
-                raise unusable(path, CONVERT_UTF16)
-            if raw.startswith(BINARY):
-                raise unusable(path, NO_TEXT)
-            raw = raw.removeprefix(codecs.BOM_UTF8)
+            raw = _first_line(path, raw)
         try:
             line = raw.decode("utf8")
-            if number == 1 and "\0" in line:  # it has no mark
-                raise unusable(path, CONVERT_UTF16)
         except UnicodeDecodeError as e:
-            # Deep in a text that may be broken, it is one more broken line.
-            if b"\0" in raw and (strict or number == 1):
-                raise unusable(path, NO_TEXT) from None
             if strict:
                 problem = f"line {number} is not UTF-8 (byte 0x{raw[e.start]:02x})"
-                raise unusable(path, f"{problem}. {CONVERT}") from None
+                problem = NO_TEXT if b"\0" in raw else f"{problem}. {CONVERT}"
+                raise unusable(path, problem) from None
             line = raw.decode("utf8", "replace")
             n, first = n + 1, first or number
             if n > MAX_BROKEN_LINES and n > number / 10:
@@ -187,6 +200,25 @@ def read_lines(
     if n:
         warning = Warnings.W005.format(path=path, n=n, first=first)
         warnings.warn(warning, stacklevel=2)
+
+
+def _first_line(path: Union[str, Path], raw: bytes) -> bytes:
+    """The first line of a file without its byte order mark.
+
+    RAISES (CorpusError): If the file is UTF-16, or no text.
+    """
+    if raw.startswith(UTF16):
+        raise unusable(path, CONVERT_UTF16)
+    if raw.startswith(BINARY):
+        raise unusable(path, NO_TEXT)
+    raw = raw.removeprefix(codecs.BOM_UTF8)
+    if b"\0" in raw:  # UTF-16 without a mark is valid UTF-8 if all letters are ASCII
+        try:
+            raw.decode("utf8")
+        except UnicodeDecodeError:
+            raise unusable(path, NO_TEXT) from None
+        raise unusable(path, CONVERT_UTF16)
+    return raw
 
 
 def _read_txt(lines: Iterator[str]) -> Iterator[List[str]]:

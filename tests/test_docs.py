@@ -2,6 +2,8 @@
 somewhere.
 """
 
+import inspect
+import json
 import re
 import shlex
 from configparser import ConfigParser
@@ -11,7 +13,7 @@ import pytest
 import typer
 from spacy.cli import init_config
 from spacy.training import Example
-from spacy.util import load_config, load_model_from_config
+from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config, get_current_ops, use_ops
 
 import spacy_elmo
@@ -70,6 +72,16 @@ def test_the_config_that_readme_shows_is_a_shipped_one():
         )
     )
     assert shown == shipped
+
+
+@pytest.mark.parametrize("name", ["spacy_elmo.BiLM.v1", "spacy_elmo.ELMoListener.v1"])
+def test_the_reference_has_each_argument_with_its_default(name):
+    _, part = TEXTS[ROOT / "docs" / "reference.md"].split(f"\n`{name}`, ")
+    table = part.split("\n\n")[1]
+    found = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", table, flags=re.M)
+    arguments = inspect.signature(registry.architectures.get(name)).parameters
+    wanted = {key: argument.default for key, argument in arguments.items()}
+    assert {key: json.loads(default) for key, default in found} == wanted
 
 
 def test_published_models_that_are_named_can_be_loaded():

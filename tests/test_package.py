@@ -3,6 +3,7 @@ import json
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -21,6 +22,13 @@ except PackageNotFoundError:
     pytest.skip("spacy-elmo is not installed", allow_module_level=True)
 
 HEAVY = ("torch", "h5py", "matplotlib")
+SOURCES = Path(spacy_elmo.__file__).parent
+# The folders that each may import: CONTRIBUTING.md has the same arrows.
+BELOW = {"bilm": set(), "weights": {"bilm"}, "layers": {"bilm", "weights"}}
+BELOW["pipeline"] = {*BELOW["layers"], "layers"}
+BELOW["pretraining"] = {"bilm", "weights"}
+BELOW["recipe"] = {*BELOW["pretraining"], "pretraining"}
+BELOW["cli"] = {"pipeline", *BELOW["pipeline"], "recipe", *BELOW["recipe"]}
 
 
 # What a session may do, and each time the names of the modules that it loads.
@@ -48,6 +56,41 @@ for step in {steps!r}:
 @pytest.fixture(scope="module")
 def loaded():
     return dict(zip(STEPS, modules_of(*STEPS)))
+
+
+def imports_of(path):
+    """The modules of the package that a module imports, wherever in it, by path."""
+    tree = ast.parse(path.read_text(encoding="utf8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = path.parents[node.level - 1].joinpath(
+                *(node.module or "").split(".")
+            )
+            for name in (alias.name for alias in node.names):
+                found = folder / f"{name}.py", folder / name / "__init__.py"
+                found += folder.with_suffix(".py"), folder / "__init__.py"
+                yield next(file for file in found if file.is_file())
+
+
+def test_imports_point_down_and_never_in_a_circle():
+    graph = {path: {*imports_of(path)} - {path} for path in SOURCES.rglob("*.py")}
+    for path, imported in graph.items():
+        folders = {file.parent.name for file in imported if file.parent != SOURCES}
+        if path.parent != SOURCES:
+            folder = path.parent.name
+            assert folders <= {folder, *BELOW[folder]}, path
+        elif path.name != "__init__.py":  # which imports its public names when asked
+            assert not folders, path
+    # `from . import x` of a command is an import of the folder, which has them all.
+    for path in graph:
+        if path.name == "__init__.py":
+            graph[path] = set()
+    TopologicalSorter(graph).prepare()  # or it raises a CycleError
+
+
+def test_no_two_modules_have_one_name():
+    names = [path.stem for path in SOURCES.rglob("*.py") if path.stem != "__init__"]
+    assert len(names) == len(set(names))
 
 
 def test_metadata():

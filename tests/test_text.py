@@ -180,6 +180,19 @@ def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch):
         find_texts("")
 
 
+def test_links_to_folders_are_followed_and_each_file_read_once(tmp_path):
+    (tmp_path / "text" / "more").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("text/a.txt", "text/more/b.txt", "elsewhere/c.txt"):
+        (tmp_path / name).write_text(TXT)
+    (tmp_path / "text" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "text" / "more" / "around").symlink_to(tmp_path / "text")
+    found = [path.relative_to(tmp_path) for path in find_texts(tmp_path / "text")]
+    assert [path.as_posix() for path in found] == [
+        "text/a.txt", "text/linked/c.txt", "text/more/b.txt",
+    ]  # fmt: skip
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
 def test_a_pipe_is_called_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")

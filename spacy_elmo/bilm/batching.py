@@ -121,19 +121,22 @@ def make_reading(sentences: SentenceRows, share: bool = True) -> Reading:
     lengths = [len(sentence) for sentence in sentences]
     words, spans = np.concatenate(sentences), spans_of(lengths)
     starts = np.array([start for start, _ in spans])
-    # Of each word: its time step, the row in which it is read, and whether it is the
-    # first to be read there.
+    # Of each word: its time step, the row in which it is read, and whether it is read
+    # there: not if a sentence before it reads the same.
     step = np.arange(len(words)) - np.repeat(starts, lengths)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     read = np.ones(len(words), bool)
-    alive = [*np.bincount(step).tolist(), 0]
+    alive = [*np.bincount(step).tolist(), 0]  # sentences that read at each step
     moves: List[List[Move]] = [[] for _ in alive]
-    row = np.zeros_like(starts)
+    row = np.zeros_like(starts)  # of each sentence, at the step before
     for t, n in enumerate(alive if share else ()):
         at = starts[:n] + t
-        # Distinct prefixes are numbered by their first sentence. That is their longest,
-        # so prefixes that continue come before those that end.
+        # A row for each prefix that is distinct by now, in the order of the first
+        # sentences that have it. These are also the longest, so prefixes that continue
+        # come before those that end.
         first, following = _distinct(row[:n], words[at])
+        # Sentences that have just ended take their state to their own rows. Then each
+        # prefix goes on from the row of the prefix that it continues.
         moves[t] = _copies(row[n:], n) + (_copies(row[first], 0) if t else [])
         rows[at] = row = following
         read[at] = np.bincount(first, minlength=n)

@@ -133,6 +133,8 @@ class LSTMLayer(nn.Module):
 
 
 def _stamp(param: Tensor) -> Tuple[torch.device, int, object]:
-    """Changes when a parameter is moved, replaced or written to (not by `data`)."""
+    """Changes when a parameter is moved, replaced or written to (not by `data`). That
+    of an inference tensor, which counts no writes, is never the same twice.
+    """
     version = object() if param.is_inference() else param._version
     return param.device, param.data_ptr(), version

@@ -189,7 +189,7 @@ def _pack_int8(weight: Tensor) -> Any:
 
 
 def _chosen(x: Tensor, index: Optional[Tensor]) -> Tensor:
-    # Rows by x[index] take two to three times as long, here and below.
+    # index_select, here and below: x[index] takes two to three times as long.
     return x if index is None else x.index_select(0, index)
 
 

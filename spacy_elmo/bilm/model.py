@@ -70,6 +70,9 @@ class BiLM(nn.Module):
         directory (str or Path): Made if need be.
         dtype (str): "float32" or "float16".
         extra (Mapping[str, ndarray]): More datasets by name, such as the softmax.
+        RAISES (ValueError): If there is no such dtype, or if a number is too large for
+            it.
+        RAISES (OSError): If the files cannot be written.
         """
         write_files(Path(directory), self.options, self.layout(), dtype, extra)
 
@@ -234,7 +237,7 @@ class BiLM(nn.Module):
         """
         sentences = as_words(sentences)
         words, ids = number_words(sentences)
-        # Of some rows, the state is a plain pair.
+        # A caller who picks the rows of some sentences passes a plain pair (h, c).
         before = LSTMState(*(state or self.initial_state(len(sentences))))
         rows, wanted = before.h.shape[2], f"{len(sentences)}, one per sentence"
         require(rows == len(sentences), "the state's number of rows", wanted, rows)
@@ -283,7 +286,7 @@ class BiLM(nn.Module):
         return layers
 
     def initial_state(self, n_rows: int) -> LSTMState:
-        """The zero state."""
+        """The zero state of n_rows sentences, with the axes that LSTMState names."""
         lstm, new = self.options.lstm, self.encoder.char_embed.new_zeros
         shape = (2, lstm.n_layers, n_rows)
         return LSTMState(new(*shape, lstm.projection_dim), new(*shape, lstm.dim))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..layers.architectures import Mix
     from ..pipeline.component import ELMo
     from ..pipeline.vector_files import Job
+    from ..pipeline.vector_hooks import Layer
 
 
 @app.command("embed")
@@ -50,15 +51,7 @@ def embed_cli(
     elmo command. An interrupted run continues where it stopped. With Ray Data, each
     file of the text is a task, so a single file uses one worker.
     """
-    from tqdm import tqdm
-
-    from ..pipeline.vector_files import (
-        Job,
-        merge,
-        missing_parts,
-        open_folder,
-        write_parts,
-    )
+    from ..pipeline.vector_files import Job, merge, open_folder
 
     require(n_process != 0, "--n-process", "1 or more, or -1 for all", n_process)
     given = component is None or layers == "mix"
@@ -77,12 +70,7 @@ def embed_cli(
             raise CorpusError(Errors.E111.format(path=output_path))
         files = find_texts(text)
         nlp, tokenized = inputs.load_reader(weights, pipeline, lang, tokenized)
-        mix = layer = None
-        if layers == "mix":
-            elmo, mix = _find_mix(nlp, component)
-        else:
-            elmo = inputs.find_elmo(nlp, pipeline)
-            layer = None if layers == "all" else inputs.choose_layer(elmo, layers)
+        elmo, layer, mix = _choose_layers(nlp, pipeline, layers, component)
         for after in inputs.components_after(nlp, elmo):
             nlp.remove_pipe(after)
         job = Job(nlp, layer, mix, dtype, tokenized, folder)
@@ -93,16 +81,23 @@ def embed_cli(
         if engine == "ray":
             _embed_on_ray(job, files, n_process)
         else:
-            texts = ((i, text) for i, f in enumerate(files) for text in job.read(f))
-            bar = tqdm(texts, total=n_texts, unit=" texts", disable=silent)
-            try:
-                n_process = n_process if n_process > 0 else cpu_count() or 1
-                write_parts(job, missing_parts(job, bar), n_process)
-            except KeyboardInterrupt:
-                raise CorpusError(Errors.E116) from None
+            _embed_here(job, files, n_process, n_texts, silent)
         if is_file:
             merge(folder, output_path)
     msg.good(f"{n_texts:,} texts are in {output_path}")
+
+
+def _choose_layers(
+    nlp: Language, pipeline: Optional[str], layers: str, component: Optional[str]
+) -> Tuple["ELMo", "Optional[Layer]", "Optional[Mix]"]:
+    """What the options name: the `elmo` component, and of its layers one, a mix, or
+    all, which is neither.
+    """
+    if layers == "mix":
+        elmo, mix = _find_mix(nlp, component)
+        return elmo, None, mix
+    elmo = inputs.find_elmo(nlp, pipeline)
+    return elmo, None if layers == "all" else inputs.choose_layer(elmo, layers), None
 
 
 def _find_mix(nlp: Language, component: Optional[str]) -> Tuple["ELMo", "Mix"]:
@@ -125,6 +120,23 @@ def _find_mix(nlp: Language, component: Optional[str]) -> Tuple["ELMo", "Mix"]:
     if elmo is None or not elmo.is_enabled():
         raise CorpusError(Errors.E031.format(upstream=encoder.attrs["upstream"]))
     return elmo, mix
+
+
+def _embed_here(
+    job: "Job", files: List[Path], n_process: int, n_texts: int, silent: bool
+) -> None:
+    """Embed all files in processes of this machine, with a progress bar."""
+    from tqdm import tqdm
+
+    from ..pipeline.vector_files import missing_parts, write_parts
+
+    texts = ((i, text) for i, file in enumerate(files) for text in job.read(file))
+    bar = tqdm(texts, total=n_texts, unit=" texts", disable=silent)
+    n_process = n_process if n_process > 0 else cpu_count() or 1
+    try:
+        write_parts(job, missing_parts(job, bar), n_process)
+    except KeyboardInterrupt:
+        raise CorpusError(Errors.E116) from None
 
 
 def _embed_on_ray(job: "Job", files: List[Path], n_workers: int) -> None:

@@ -25,6 +25,7 @@ from ..errors import (
     require_same,
     unusable,
 )
+from ..processes import handling
 from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
 from ..recipe.steps import LOCK
@@ -38,28 +39,12 @@ TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
 TEMPORARY = ".init."
-
-
-@contextmanager
-def stops_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP are as Ctrl+C while the block runs: no temporary folder is
-    left, and no step goes on alone.
-    """
-    asked = (signal.SIGTERM, getattr(signal, "SIGHUP", None))  # not on Windows
-    before = {
-        stop: signal.signal(stop, signal.default_int_handler)
-        for stop in asked
-        if stop and signal.getsignal(stop) != signal.SIG_IGN  # as nohup has it
-    }
-    try:
-        yield
-    finally:
-        for stop, handler in before.items():
-            signal.signal(stop, handler)
+# As Ctrl+C: no temporary folder is left, and no step goes on alone.
+STOPS = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 
 
 @app.command("init")
-@stops_interrupt()
+@handling(STOPS, signal.default_int_handler)
 def init_cli(
     text: str = Arg(..., help=f"Raw text: {FILES}"),
     output_path: Path = Arg(..., help="Directory for the project", file_okay=False),

@@ -92,7 +92,10 @@ def write_tokenizer(weights: Path, output: Path) -> None:
 
 
 def read_meta(path: Path) -> Dict[str, Any]:
-    """A meta.json; empty if there is no such file."""
+    """A meta.json; empty if there is no such file.
+
+    RAISES (WeightsError): If it is no JSON object.
+    """
     try:
         return dict(srsly.read_json(path)) if path.is_file() else {}
     except (ValueError, TypeError) as e:
@@ -219,12 +222,14 @@ def read_batches(
 
 
 def batch_by_length(parts: Iterable[Any], size: int) -> Iterator[List[Any]]:
-    """Batches in order, each as short as possible with at least `size` in length."""
+    """Batches in order, each as short as possible with at least `size` in length.
+    spaCy's minibatch_by_words puts a part that is too long before its neighbors.
+    """
     found: List[Any] = []
     total = 0
     for part in parts:
         found.append(part)
-        total += len(part)
+        total += max(1, len(part))  # empty lines without end would fill the memory
         if total >= size:
             yield found
             found, total = [], 0

@@ -1,6 +1,6 @@
 """What a config can name under @architectures."""
 
-from typing import Any, List, Optional, Union
+from typing import Any, List, Optional
 
 from spacy.tokens import Doc
 from spacy.util import registry
@@ -19,13 +19,11 @@ from ..errors import require, require_number
 from .doc_encoder import build_bilm as build_bilm
 from .doc_encoder import get_shim, require_bilm
 from .listener import ELMoListener
-from .mix import ScalarMix
+from .mix import Layers, ScalarMix
 
 Encoder = Model[List[Doc], List[Floats3d]]
 Mix = Model[List[Floats3d], List[Floats2d]]
 Tok2Vec = Model[List[Doc], List[Floats2d]]
-# The number first: confection 0.1 makes of it the first that it can be.
-Layers = Union[int, str]
 
 
 @registry.architectures("spacy_elmo.ELMoListener.v1")
@@ -44,6 +42,7 @@ def build_elmo_listener(
     upstream (str): Name of the `elmo` component, or "*" for any.
     dropout, l2, layer_norm, layers, init, trainable_mix: See ScalarMix.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
+    RAISES (ValueError): If an argument of the mix is out of its range.
     """
     mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix)
     listener = ELMoListener(upstream)
@@ -73,6 +72,8 @@ def build_elmo(
     learn_rate_scale (float): The share of the optimizer's learning rate that a
         trainable biLM takes.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
+    RAISES (ValueError): If `bilm` is another model, or if an argument is out of its
+        range.
     """
     require_bilm("bilm", bilm)
     mix = ScalarMix(dropout, l2, layer_norm, layers, init, trainable_mix, trainable)
@@ -92,6 +93,7 @@ def build_embed_with_elmo(width: int, embed: Tok2Vec, elmo: Tok2Vec) -> Tok2Vec:
     embed (Model[List[Doc], List[Floats2d]]): x, such as spacy.MultiHashEmbed.v2.
     elmo (Model[List[Doc], List[Floats2d]]): A listener, or spacy_elmo.ELMo.v1.
     RETURNS (Model[List[Doc], List[Floats2d]]): (n_tokens, width) for each Doc.
+    RAISES (ValueError): If `elmo` is a biLM without a mix, or if width is below 1.
     """
     require_number("width", width, 1)
     has_layers = elmo.has_dim("nL") is not False  # as BiLM.v1, without a mix

@@ -101,9 +101,11 @@ def forward(
         initialize(model)
     sentences = read_sentences(docs, model.attrs["segmenter"])
     words, shim = [words for _, _, words in sentences], get_shim(model)
-    encoded, backprop_bilm = (
-        shim.encode_in_training(words) if is_train else (shim.encode(words), None)
-    )
+    backprop_bilm = None
+    if is_train:
+        encoded, backprop_bilm = shim.encode_in_training(words)
+    else:
+        encoded = shim.encode(words)
     # In the memory of the host: vectors of a whole corpus do not fit a GPU.
     shape = (model.get_dim("nL"), model.get_dim("nO"))
     layers: Any = [np.zeros((len(doc), *shape), np.float32) for doc in docs]

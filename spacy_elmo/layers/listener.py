@@ -32,7 +32,8 @@ class WeakLink:
         return None if self._ref is None else self._ref()
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "WeakLink":
-        return WeakLink(self.get())
+        target = self.get()
+        return WeakLink(memo.get(id(target), target))  # its copy, if it is copied too
 
     def __reduce__(self) -> Any:
         return WeakLink, ()

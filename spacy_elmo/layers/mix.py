@@ -10,6 +10,8 @@ from ..errors import Errors, require, require_number
 
 InT = List[Floats3d]
 OutT = List[Floats2d]
+# The number first: confection 0.1 makes of it the first that it can be.
+Layers = Union[int, str]
 
 # Adam moves a parameter by about the learning rate per step, 0.001 in spaCy's configs.
 # On this scale a thousand steps move w by up to 10.
@@ -27,7 +29,7 @@ class MixSettings:
     dropout: float
     l2: float
     layer_norm: bool
-    layers: Union[str, int]
+    layers: Layers
     init: Optional[Sequence[float]]
     trainable_mix: bool
     backprop_layers: bool
@@ -37,7 +39,7 @@ def ScalarMix(
     dropout: float = 0.2,
     l2: float = 0.001,
     layer_norm: bool = True,
-    layers: Union[str, int] = "all",
+    layers: Layers = "all",
     init: Optional[Sequence[float]] = None,
     trainable_mix: bool = True,
     backprop_layers: bool = False,
@@ -58,13 +60,15 @@ def ScalarMix(
         first (the paper: false). The reference takes one mean over a whole batch,
         which makes a vector depend on its neighbors in the batch; here it is per
         token.
-    layers (Union[str, int]): "all" to mix, "top" or the number of a layer (0 is the
+    layers (Union[int, str]): "all" to mix, "top" or the number of a layer (0 is the
         token layer) to take just that one.
     init (Sequence[float]): The weights s to begin with, after the softmax.
     trainable_mix (bool): Whether the task learns s and gamma.
     backprop_layers (bool): Whether the encoder before wants a gradient.
     RETURNS (Model[List[Floats3d], List[Floats2d]]): From (n_tokens, L + 1, width) to
         (n_tokens, width) for each Doc.
+    RAISES (ValueError): If an argument is out of its range. `initialize` raises it for
+        an `init` of another length than L + 1, `get_mix` for a layer above L.
     """
     require_number("dropout", dropout, 0, below=1)
     require_number("l2", l2, 0)
@@ -95,6 +99,7 @@ def get_mix(model: Model[InT, OutT]) -> Tuple[Floats1d, float]:
     """What a mix has learned.
 
     RETURNS (Tuple[Floats1d, float]): s, shape (L + 1,), and gamma.
+    RAISES (ValueError): If it is not initialized, or if the biLM has no such layer.
     """
     if model.has_param("w") is None:
         raise ValueError(Errors.E039)

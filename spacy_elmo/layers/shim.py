@@ -14,6 +14,7 @@ import torch
 from spacy.util import make_tempdir
 from thinc.api import Optimizer, get_current_ops, torch2xp, xp2torch
 from thinc.shims.shim import Shim
+from torch import nn
 
 from ..bilm import BiLM
 from ..bilm.batching import make_batches
@@ -127,20 +128,26 @@ class BiLMShim(Shim):
 
         return [layers[row] for row in range(len(sentences))], backprop
 
+    def _trained(self) -> List[Tuple[str, nn.Parameter]]:
+        """The parameters that the task trains, with their names."""
+        return list(self.bilm.named_parameters()) if self.trainable else []
+
     def finish_update(self, optimizer: Any) -> None:
         # In `rehearse` it is a function of spaCy's, which collects the gradients.
         is_optimizer = isinstance(optimizer, Optimizer)
         scale = {"lr_scale": self.learn_rate_scale} if is_optimizer else {}
-        for name, param in self.bilm.named_parameters() if self.trainable else ():
-            if param.grad is not None:
-                updated, _ = optimizer(
-                    (self.id, name), torch2xp(param.data), torch2xp(param.grad), **scale
-                )
-                # Copied, though it may be the same memory: as `data`, it would keep
-                # the tensor that it was made of, and that the one before. Into `data`:
-                # a shared tok2vec is updated before its listeners' backward pass.
-                param.data.copy_(xp2torch(updated, device=param.device))
-                param.grad = self._digest = None
+        for name, param in self._trained():
+            if param.grad is None:
+                continue
+            updated, _ = optimizer(
+                (self.id, name), torch2xp(param.data), torch2xp(param.grad), **scale
+            )
+            # Copied, though it may be the same memory: as `data`, it would keep the
+            # tensor that it was made of, and that the one before. Into `data`: a
+            # shared tok2vec is updated before its listeners' backward pass.
+            param.data.copy_(xp2torch(updated, device=param.device))
+            param.grad = None
+            self._digest = None  # of other weights now
 
     @contextlib.contextmanager
     def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
@@ -148,7 +155,7 @@ class BiLMShim(Shim):
         # components in the order in which it entered them, and then the last one
         # to leave would restore the "off" of the first.
         backup = []
-        for name, param in self.bilm.named_parameters() if self.trainable else ():
+        for name, param in self._trained():
             if (self.id, name) in params:
                 backup.append((param, param.data))
                 param.data = xp2torch(params[(self.id, name)], device=param.device)

@@ -49,7 +49,8 @@ class ELMo(TrainablePipe):
         if vectors is not None:
             check_layer(vectors)
         require_bilm("The model of elmo", model)
-        # `last_vocab` is that of the last Doc: another one if this was sourced.
+        # `last_vocab` is that of the last Doc or listener: another one if this was
+        # sourced.
         self.vocab = self.last_vocab = vocab
         self.model = model
         self.name = name
@@ -69,7 +70,7 @@ class ELMo(TrainablePipe):
 
     @property
     def digest(self) -> str:
-        """The name of the weights, which `spacy elmo info` prints."""
+        """The digest of the weights, which `spacy elmo info` prints."""
         return get_shim(self.model).digest
 
     @property
@@ -126,6 +127,9 @@ class ELMo(TrainablePipe):
         for listener in self._listeners_in(component):
             self.add_listener(listener, component.name)
             use_torch_ops(component.model)
+            vocab = getattr(component, "vocab", self.vocab)
+            if vocab is not self.vocab:  # made in a pipeline that has sourced this one
+                self.last_vocab = vocab
 
     def _listeners_in(self, component: Any) -> List[Encoder]:
         model = getattr(component, "model", None)

@@ -15,6 +15,7 @@ def get_mixes(nlp: Language) -> List[Dict[str, Any]]:
 
     RETURNS (List[Dict[str, Any]]): For each mix "component", "upstream" (None if the
         component has a biLM of its own), "s", a list of L + 1 floats, and "gamma".
+    RAISES (ValueError): If a component is not initialized.
     """
     found = []
     for name, encoder, mix in find_mixes(nlp):
@@ -24,7 +25,7 @@ def get_mixes(nlp: Language) -> List[Dict[str, Any]]:
     return found
 
 
-def find_mixes(nlp: Language) -> Iterator[Tuple[str, "Encoder", "Mix"]]:
+def find_mixes(nlp: Language) -> Iterator[Tuple[str, Encoder, Mix]]:
     """Find the mixes in all components of a pipeline, also in disabled ones.
 
     YIELDS (Tuple[str, Model, Model]): The component's name, the encoder that the mix

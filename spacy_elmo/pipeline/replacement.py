@@ -11,35 +11,44 @@ Config = Dict[str, Any]
 
 class ListenerReplacement:
     """Replaces a listener by a biLM of the component's own, in its config.
-    nlp.replace_listeners gives us the config of the whole tok2vec, but writes our
-    result at the path that the user names: the listener's, or one around it, as the
-    "model.tok2vec" of spaCy's documentation.
+
+    nlp.replace_listeners calls `make_config` for each path that the user names, and
+    writes what that returns there; then it calls `finish` for each listener. A path is
+    the listener's or one around it, such as the "model.tok2vec" of spaCy's
+    documentation, and neither call is told which. So `make_config` returns an empty
+    config, and `finish` rewrites that of the whole model.
 
     nlp (WeakLink): The pipeline.
     """
 
     def __init__(self, nlp: WeakLink) -> None:
         self.nlp = nlp
-        self.bilm: Config = {}
-        self.config: Config = {}
-        self.before: Config = {}
-        self.placed: Config = {}
+        self.bilm: Config = {}  # of the `elmo` component
+        self.model: Config = {}  # of the component that listens
+        self.before: Config = {}  # the same, before spaCy has changed it
+        self.placed: Config = {}  # what spaCy has written at the last path
 
     def make_config(self, bilm: Config, tok2vec: Config) -> Config:
-        """What `finish` fills in ("replace_listener_cfg")."""
-        config = self._model_around(tok2vec)
-        # Called once for each path: after the first, spaCy has changed the config.
-        if config is not self.config:
-            self.config, self.before = config, copy.deepcopy(config)
+        """Remember the configs ("replace_listener_cfg").
+
+        bilm (Dict[str, Any]): Of the `elmo` component's model.
+        tok2vec (Dict[str, Any]): `model.tok2vec` of the component that listens.
+        """
+        model = self._model_around(tok2vec)
+        if model is not self.model:  # the first path
+            self.model, self.before = model, copy.deepcopy(model)
         self.bilm, self.placed = bilm, {}
         return self.placed
 
     def finish(self, bilm: Model[Any, Any], listener: Any, component: Any) -> Any:
-        """Rewrite the whole config in place; if the path is the model itself, write it
-        there. The model needs no change ("replace_listener").
+        """Rewrite the config in place. If the path is that of the model, spaCy has put
+        `placed` in the place of its config. The biLM itself needs no change
+        ("replace_listener").
+
+        component (ELMo): The `elmo` component.
         """
         after = replace_listeners(self.before, self.bilm, component.name)
-        for config in (self.placed, self.config):
+        for config in (self.placed, self.model):
             config.clear()
             config.update(copy.deepcopy(after))
         return bilm

@@ -74,9 +74,9 @@ def write_cache(
     """Write a cache, in place of one that may be there. Arguments as of `load_corpus`.
 
     key (Dict[str, str]): Its fingerprint.
-    weights (List[float]): How often each file is read in an epoch.
-    RAISES (CorpusError): If there is no text, if a file is damaged, or if `cache` has
-        other files.
+    weights (Sequence[float]): How often each file is read in an epoch.
+    RAISES (CorpusError): If there is no text, if a file is damaged, if `cache` has
+        other files, or if the disk is full.
     """
     with _replacing(cache) as folder:
         documents = _read_sentences(files, tokenizer)

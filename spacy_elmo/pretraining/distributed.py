@@ -33,6 +33,15 @@ class Processes(NamedTuple):
         if self.n > 1:
             dist.barrier()
 
+    @contextmanager
+    def first_ahead(self) -> Iterator[None]:
+        """The first process runs the block before the others do."""
+        if not self.is_first:
+            self.wait()
+        yield
+        if self.is_first:
+            self.wait()
+
     def sum(self, x: Tensor) -> Tensor:
         """The sum over the processes, in place."""
         if self.n > 1:

@@ -136,6 +136,7 @@ class LanguageModel:
         RETURNS (List[Floats2d]): For each sentence (n_words, 2), or (n_words + 2, 2)
             with boundaries. Column 0: given the words before. Column 1: given the
             words after.
+        RAISES (ValueError): If a sentence is no list of strings.
         """
         ids = dict(self._ids)  # words outside the vocabulary are numbered after it
         texts = [
@@ -163,13 +164,14 @@ class LanguageModel:
         softmax.
 
         sentence (Sequence[str]): The words.
-        i (int): The position, from 0.
+        i (int): The position, from 0; or from -1, counted from the end.
         n (int): How many words.
         RETURNS (List[Tuple[str, float]]): Words of the vocabulary, the likeliest
             first, with ln p(w | before, after), which is normalized over the
             vocabulary without the special words.
         RAISES (IndexError): If the sentence has no such position.
-        RAISES (ValueError): If n is negative, or no whole number.
+        RAISES (ValueError): If n is negative or no whole number, or if the sentence is
+            no list of strings.
         """
         require(isinstance(n, Integral) and n >= 0, "n", "a number of words", n)
         (words,) = _without_boundaries([sentence])

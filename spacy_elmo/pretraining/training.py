@@ -30,6 +30,7 @@ from ..bilm.paths import (
 from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
+from ..processes import STOPS, handling
 from ..storage import beside, hold, remove_leftovers
 from ..weights import resolve
 from .cache import key_of
@@ -66,6 +67,8 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
     RAISES (CorpusError): If the text or the vocabulary cannot be used.
     RAISES (TrainingError): If the training cannot continue, or was interrupted by
         SIGINT or SIGTERM: then all that was done is saved.
+    RAISES (WeightsError): If the model to start from is missing or broken.
+    RAISES (ValueError): If the rows are fewer than the processes.
     """
     with joined_processes(settings.training.device) as processes, ExitStack() as stack:
         if processes.is_first:
@@ -74,16 +77,13 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
             for name in (CHECKPOINT, LOG, VOCABULARY, OPTIONS_FILE, WEIGHTS_FILE):
                 remove_leftovers(output, name)
             _check_output(output)
-        else:
-            processes.wait()  # for the cache, which the first one makes
         start = settings.paths.init_from
-        # A text may take an hour to read: what else can be wrong is found before.
-        if start and not (output / CHECKPOINT).is_file():
-            find_start(settings.options, start)
-        find_logger(settings)
-        train, dev = load_corpora(settings, output)
-        if processes.is_first:
-            processes.wait()
+        with processes.first_ahead():  # it makes the cache, and the others open it
+            # A text may take an hour to read: what else can be wrong is found before.
+            if start and not (output / CHECKPOINT).is_file():
+                find_start(settings.options, start)
+            find_logger(settings)
+            train, dev = load_corpora(settings, output)
         _check_vocabulary(settings, train, dev)
         run = prepare_run(settings, train, processes)
         load_checkpoint(run, output)
@@ -307,8 +307,7 @@ class _Training:
 @contextmanager
 def _noticed_signals() -> Iterator[List[int]]:
     """The SIGINT and SIGTERM that came while the block runs. The second of a kind
-    ends the process at once. Only the main thread is asked. A signal that the parent
-    has set to be ignored, as a script does for `... &`, stays ignored.
+    ends the process at once. Only the main thread is asked.
     """
     noticed: List[int] = []
 
@@ -317,17 +316,8 @@ def _noticed_signals() -> Iterator[List[int]]:
         signal.signal(number, before[number])
 
     is_main = threading.current_thread() is threading.main_thread()
-    asked = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-    before: Dict[int, Any] = {
-        number: signal.signal(number, notice)
-        for number in asked
-        if signal.getsignal(number) != signal.SIG_IGN
-    }
-    try:
+    with handling(STOPS if is_main else (), notice) as before:
         yield noticed
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _has_compiler(device: torch.device) -> bool:
@@ -341,7 +331,10 @@ def _has_compiler(device: torch.device) -> bool:
 def _check_vocabulary(
     settings: Settings, train: Corpus, dev: Dict[str, Corpus]
 ) -> None:
-    """RAISES (CorpusError): If the vocabulary has no word of the training text."""
+    """Warn if much of a text is outside the vocabulary.
+
+    RAISES (CorpusError): If the vocabulary has no word of the training text.
+    """
     if train.counts.unknown >= train.counts.words:
         path = settings.vocabulary.path or "made from the text"
         raise CorpusError(Errors.E059.format(path=path))

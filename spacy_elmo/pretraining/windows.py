@@ -9,7 +9,7 @@ from ..bilm.tuning import BLOCK_WINDOWS
 from ..errors import CorpusError, Errors
 from .vocabulary import BOS_ID, EOS_ID, Ints
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # scores need `directions`, and none of what makes a corpus
     from .corpus import Corpus
 
 

@@ -108,14 +108,8 @@ def _time_steps(config: Config, corpus: Path) -> float:
     with TemporaryDirectory(dir=corpus) as name:
         folder = Path(name)
         sample, path = folder / TEXT, folder / "config.cfg"
-        with (corpus / TEXT).open(encoding="utf8") as file:
-            read = file.read(SAMPLE_CHARACTERS)
-            # An empty line ends a piece: enough of them for the rows.
-            while read.count("\n\n") < config["training"]["rows"] and (
-                more := file.read(SAMPLE_CHARACTERS)
-            ):
-                read += more
-            sample.write_text(read, encoding="utf8")
+        text = _read_pieces(corpus / TEXT, config["training"]["rows"])
+        sample.write_text(text, encoding="utf8")
         config["paths"].update(train=str(sample), dev=None)
         config.to_disk(path)
         settings = read_settings(path)
@@ -130,6 +124,19 @@ def _time_steps(config: Config, corpus: Path) -> float:
     # The first ones compile, and the median leaves out one that compiles later.
     seconds = [end - start for start, end in pairwise(ends[WARM_UP:])]
     return settings.training.tokens_per_step / median(seconds)
+
+
+def _read_pieces(path: Path, n: int) -> str:
+    """The beginning of a text: SAMPLE_CHARACTERS of it, or as many times that as it
+    takes to have n pieces, each of which an empty line ends.
+    """
+    read = ""
+    with path.open(encoding="utf8") as file:
+        while more := file.read(SAMPLE_CHARACTERS):
+            read += more
+            if read.count("\n\n") >= n:
+                break
+    return read
 
 
 def set_length(config: Config, survey: Survey, pace: float, hours: float) -> float:

@@ -3,17 +3,27 @@ import os
 import subprocess
 import sys
 
+import pytest
 import spacy
+import typer
 
-COMMANDS = ("pretrain", "evaluate", "info")
+from spacy_elmo.cli import app
+
+COMMANDS = typer.main.get_command(app).commands
 
 
-def test_the_commands_have_their_help(elmo):
-    listed = elmo("--help").output
-    for name in COMMANDS:
-        assert name in listed
-        result = elmo(name, "--help")
-        assert result.exit_code == 0 and "Usage" in result.text
+def test_the_commands_are_those_that_were_designed():
+    assert set(COMMANDS) == {
+        "pretrain", "evaluate", "score", "embed", "vectors", "mix", "neighbors",
+        "plot", "download", "info", "init", "package",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_its_help(elmo, name):
+    result = elmo(name, "--help")
+    assert result.exit_code == 0 and f"elmo {name} [OPTIONS]" in result.text
+    assert all(p.help for p in COMMANDS[name].params)
 
 
 def test_the_list_of_commands_has_whole_sentences(elmo):

@@ -2,10 +2,13 @@ import json
 import math
 import subprocess
 import sys
+from itertools import repeat
 
 import pytest
 from spacy.cli._util import app
 from typer.testing import CliRunner
+
+from spacy_elmo.cli.inputs import batch_by_length
 
 HEADER = "log2_forward log2_backward bits_per_character words forward backward unknown"
 
@@ -76,6 +79,10 @@ def test_an_endless_text_is_scored_as_it_comes(trained):
     )  # fmt: skip
     assert len(done.stdout.splitlines()) == 3
     assert "Traceback" not in done.stderr
+
+
+def test_empty_lines_without_end_are_scored_as_they_come():
+    assert next(batch_by_length(repeat(""), 3)) == ["", "", ""]
 
 
 @pytest.mark.parametrize(

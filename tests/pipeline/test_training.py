@@ -65,17 +65,27 @@ def train(nlp, examples, n_updates, **options):
     return optimizer, history
 
 
-@pytest.fixture
-def trained(nlp):
+@pytest.fixture(scope="module")
+def trained_folder(bilm_config, tmp_path_factory):
     """elmo, and a tagger and NER that listen to it, after enough updates: with fewer,
     two tags can be so close that rounding decides between them.
     """
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("elmo", config={"model": bilm_config()})
     add_task(nlp, "tagger", dropout=0.1)
     add_task(nlp, "ner", tok2vec=TOK2VEC)
     examples = make_examples(nlp)
     optimizer = nlp.initialize(lambda: examples, sgd=Adam(0.01))
     train(nlp, examples, 10, sgd=optimizer)
-    return nlp
+    folder = tmp_path_factory.mktemp("trained")
+    nlp.to_disk(folder)
+    return folder
+
+
+@pytest.fixture
+def trained(trained_folder):
+    """A pipeline of its own for each test, which may change it."""
+    return spacy.load(trained_folder)
 
 
 def test_a_tagger_and_ner_learn_from_one_elmo(nlp, monkeypatch):
@@ -657,6 +667,29 @@ def test_a_component_sourced_with_its_elmo_can_learn(trained):
     nlp.update(make_examples(nlp), sgd=nlp.create_optimizer())
     nlp.get_pipe("tagger").update(make_examples(nlp))
     assert not np.array_equal(s_of(nlp.get_pipe("tagger")), before)
+
+
+def test_a_new_component_learns_beside_sourced_ones(trained):
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("elmo", source=trained)
+    add_task(nlp, "ner", tok2vec=TOK2VEC)
+    nlp.add_pipe("tagger", source=trained)
+    with nlp.select_pipes(enable=["ner"]):  # the tagger keeps what it has learned
+        optimizer = nlp.initialize(lambda: make_examples(nlp))
+    before = s_of(nlp.get_pipe("ner"))
+    for _ in range(2):  # the parser's last layer begins with zeros
+        nlp.update(make_examples(nlp), sgd=optimizer)
+    assert not np.array_equal(s_of(nlp.get_pipe("ner")), before)
+
+
+def test_a_copy_of_a_pipeline_has_its_own_list_of_what_is_disabled(trained):
+    nlp = copy.deepcopy(trained)
+    nlp.disable_pipe("elmo")
+    with pytest.warns(UserWarning, match="ELMOW001"):
+        nlp("She made a play in May.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trained("She made a play in May.")
 
 
 @pytest.mark.parametrize("replace", [True, False])
