@@ -31,7 +31,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except OSError as e:
-        # Of a full disk it has no name. Of a file it may be a Path.
+        # A full disk's error names no file. Other errors name it as str or as Path.
         is_ours = e.filename is None or str(e.filename) == str(temporary)
         if e.errno is None or not is_ours:
             raise
@@ -58,8 +58,11 @@ def remove_leftovers(folder: Path, name: str) -> None:
 
 
 def beside(path: Path, name: str) -> Path:
-    """A file in a folder, given the folder or another file in it."""
-    return (path if path.is_dir() else path.parent) / name
+    """A file in a folder, given the folder or another file in it. Nothing is beside an
+    archive: what lies around it is not of its model.
+    """
+    is_whole = path.is_dir() or path.suffix.lower() == ".zip"
+    return (path if is_whole else path.parent) / name
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def words_to_ids(words: Sequence[str], max_characters: int = 50) -> CharIds:
 
 def word_key(word: str, max_characters: int) -> Union[str, bytes]:
     """A key for what `words_to_ids` reads of a word: of a long one, only that."""
-    if len(word) < max_characters:
+    if len(word) < max_characters or word in _BOUNDARIES:
         return word
     return word.encode("utf8", "ignore")[: max_characters - 2]
 

@@ -57,10 +57,12 @@ class WordCache:
             return bilm.encode_words(words)
         if new:
             vectors = bilm.encode_words(list(new.values()))
-            if not len(self):
-                # No memory is in use before its rows are written.
-                self._table = vectors.new_empty(capacity, width)
             start, end = len(self), len(self) + len(new)
+            if end > len(self._table):
+                grown = vectors.new_empty(min(capacity, 2 * end), width)
+                if start:
+                    grown[:start] = self._table[:start]
+                self._table = grown
             self._table[start:end] = vectors
             self._rows.update(zip(new, range(start, end)))
         rows = [self._rows[key] for key in keys]

@@ -1,6 +1,7 @@
 """Published models (published.json), and the cache folder that they come to."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,7 +9,13 @@ from typing import List, NamedTuple, Optional
 
 import srsly
 
-from ..errors import DownloadError, Errors, WeightsError, did_you_mean
+from ..errors import (
+    DownloadError,
+    Errors,
+    MissingWeights,
+    WeightsError,
+    did_you_mean,
+)
 from ..storage import hold
 
 NLPL = "http://vectors.nlpl.eu/repository/20"
@@ -37,17 +44,23 @@ def find_published(name: str) -> Optional[Published]:
     number in its catalog (http://vectors.nlpl.eu/repository/20.json).
     """
     host, _, number = name.partition("/")
-    if host == "nlpl" and number.isascii() and number.isdigit():
+    if host == "nlpl" and re.fullmatch("[0-9]{1,9}", number):
         return Published("NLPL", [f"{NLPL}/{int(number)}.zip"])
     return MODELS.get(name)
 
 
 def cache_folder() -> Path:
-    """$SPACY_ELMO_CACHE, or `spacy_elmo` in the user's folder for caches."""
-    if os.environ.get(CACHE_VARIABLE):
-        return Path(os.environ[CACHE_VARIABLE]).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "spacy_elmo"
+    """$SPACY_ELMO_CACHE, or `spacy_elmo` in the user's folder for caches.
+
+    RAISES (MissingWeights): If the user has no home.
+    """
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = os.environ.get(CACHE_VARIABLE) or Path(base) / "spacy_elmo"
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError:
+        error = Errors.E104.format(path=folder, variable=CACHE_VARIABLE)
+        raise MissingWeights(error) from None
 
 
 def cached_path(name: str, model: Published) -> Path:
@@ -88,7 +101,10 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
 def _download(model: Published, folder: Path, silent: bool) -> None:
     from ..bilm import BiLM
 
-    with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+    prefix = f".{folder.name}."
+    for left in folder.parent.glob(f"{prefix}{'?' * 8}"):  # of a killed download
+        shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(prefix=prefix, dir=folder.parent) as temporary:
         making = Path(temporary) / folder.name
         making.mkdir()
         files = [making / Path(url).name for url in model.urls]

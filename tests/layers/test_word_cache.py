@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from spacy_elmo.bilm import BiLM
+from spacy_elmo.bilm.options import Options
 from spacy_elmo.layers.caches import WordCache
 
 BYTES = 4 * 6  # of a word
@@ -45,6 +46,27 @@ def test_it_is_bounded_and_right_when_it_overflows(n_words, bilm):
         sizes.add(len(cache))
     assert max(sizes) <= n_words
     assert bool(n_words) == bool(max(sizes))
+
+
+def test_a_large_cache_takes_memory_as_it_fills(bilm):
+    cache = WordCache(1 << 60)
+    words = [f"word{n}" for n in range(100)]
+    for n in (1, 2, 50, 100):
+        found = cache.lookup(bilm, words[:n])
+        torch.testing.assert_close(found, bilm.encode_words(words[:n]))
+    assert len(cache) == 100 and len(cache._table) <= 200
+
+
+@pytest.mark.parametrize("max_characters", [3, 4, 5])
+def test_boundaries_are_no_words_in_the_narrowest_window(make_options, max_characters):
+    options = make_options(max_characters_per_token=max_characters)
+    options["char_cnn"]["filters"] = [[1, 4], [2, 4]]
+    bilm = BiLM(Options.from_dict(options))
+    for param in bilm.parameters():
+        torch.nn.init.normal_(param)
+    words = ["<S>", "</S>", "<abc", "</xyz", "<", "</"]
+    found = WordCache(100 * BYTES).lookup(bilm, words)
+    torch.testing.assert_close(found, bilm.encode_words(words))
 
 
 def test_of_a_long_word_only_what_is_read_is_kept(bilm, encoded):

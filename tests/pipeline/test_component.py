@@ -238,6 +238,17 @@ def test_weights_without_a_license_do_not_get_that_of_others(
         assert (tmp_path / "pipeline/elmo/meta.json").is_file() is has_license
 
 
+def test_an_archive_does_not_get_the_license_of_its_folder(
+    bilm_config, calm_weights, tmp_path
+):
+    archive = shutil.make_archive(str(tmp_path / "7"), "zip", calm_weights)
+    (tmp_path / "meta.json").write_text('{"license": "of something else"}')
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("elmo", config={"model": bilm_config(archive)})
+    nlp.to_disk(tmp_path / "pipeline")
+    assert not (tmp_path / "pipeline" / "elmo" / "meta.json").exists()
+
+
 @pytest.mark.parametrize("is_relative", [True, False])
 def test_weights_behind_a_symbolic_link_are_saved_themselves(
     is_relative, nlp, tmp_path

@@ -231,7 +231,34 @@ def test_a_cache_folder_that_cannot_be_written_is_a_clear_error(tmp_path, monkey
         get()
 
 
-@pytest.mark.parametrize("name", ["allennlp/huge", "nlpl/x", "nlpl/", "nlpl/../7"])
+def test_without_a_home_the_variable_is_named(monkeypatch):
+    """As a user has none who is not in /etc/passwd."""
+
+    def getpwuid(uid):
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pytest.importorskip("pwd"), "getpwuid", getpwuid)
+    for variable in ("SPACY_ELMO_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    for ask in (lambda: get("nlpl/7"), lambda: resolve("nlpl/7")):
+        with pytest.raises(MissingWeights, match="ELMO104.*Set SPACY_ELMO_CACHE"):
+            ask()
+
+
+def test_what_a_killed_download_has_left_is_removed(server):
+    left = cache_folder() / "allennlp" / ".m.a1b2c3d4"
+    (left / "m").mkdir(parents=True)
+    (left / "m" / "elmo_m_weights.hdf5").write_bytes(b"a part")
+    get()
+    assert [path.name for path in left.parent.iterdir()] == ["m"]
+
+
+LONG = "nlpl/" + 5000 * "7"
+
+
+@pytest.mark.parametrize(
+    "name", ["allennlp/huge", "nlpl/x", "nlpl/", "nlpl/../7", LONG]
+)
 def test_unknown_names_list_the_known_ones(name):
     with pytest.raises(DownloadError, match="ELMO100.*allennlp/original"):
         get(name)
