@@ -290,8 +290,26 @@ def test_a_result_of_files_that_have_changed_is_stale(tiny_weights, tmp_path):
         file.write(b"more")
     assert run.is_stale({"run": settings, "made_of": files}, "", tmp_path)
     assert not run.is_stale({"run": settings}, "", tmp_path)  # it does not say
+    # An older result says less.
+    assert not run.is_stale({"run": settings, "made_of": {}}, "", tmp_path)
     shutil.rmtree(weights)
     assert not run.is_stale({"run": settings, "made_of": files}, "", tmp_path)
+
+
+def test_a_result_of_a_config_that_has_changed_is_stale(monkeypatch, tmp_path):
+    settings = {"cfg": "tags", "data": "ewt", "encoder": "cnn", "set": {},
+                "limit": 0, "seed": 0}  # fmt: skip
+    result = {"run": settings, "made_of": run.made_of(settings, "", tmp_path)}
+    assert not run.is_stale(result, "", tmp_path)
+    here = shutil.copytree(run.HERE / "tasks", tmp_path / "tasks").parent
+    shutil.copytree(run.HERE / "encoders", here / "encoders")
+    monkeypatch.setattr(run, "HERE", here)
+    assert not run.is_stale(result, "", tmp_path)
+    base = here / "tasks" / "base.cfg"
+    text = base.read_text()
+    assert "patience = 2000" in text
+    base.write_text(text.replace("patience = 2000", "patience = 3000"))
+    assert run.is_stale(result, "", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["ud", "ud_finetune"])

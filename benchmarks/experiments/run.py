@@ -185,9 +185,8 @@ def train_once(
     """
     if "weights" in run:
         weights = str(work / run["weights"])
-    config, files = make_config(run), made_of(run, weights, work)
-    said = {**run, "config": config, "made_of": files}
-    key = hashlib.sha256(srsly.json_dumps(said, sort_keys=True).encode()).hexdigest()
+    files = made_of(run, weights, work)
+    key = digest({**run, "made_of": files})
     path = work / "results" / f"{key[:16]}.json"
     kept = work / "pipelines" / keep_as
     if not path.is_file() or (keep_as and not kept.is_dir()):
@@ -204,13 +203,14 @@ def train_once(
 
 
 def made_of(run: Run, weights: str, work: Path) -> Dict[str, str]:
-    """Digests of the files that a run begins with: their names stay when they are made
-    anew.
+    """Digests of the config of a run and of the files that it begins with: their names
+    stay when they are made anew. The code of its components is not among them.
     """
+    config = make_config(run)
+    found = {"config": digest(config)[:16]}
     paths = {key: work / run[key] for key in ("vectors", "init_tok2vec") if key in run}
-    if "elmo" in make_config(run)["nlp"]["pipeline"]:
+    if "elmo" in config["nlp"]["pipeline"]:
         paths["biLM"] = resolve(weights) / "weights.hdf5"
-    found = {}
     for name, path in paths.items():
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         all_of_them = "".join(sha256(file) for file in files if file.is_file())
@@ -218,13 +218,21 @@ def made_of(run: Run, weights: str, work: Path) -> Dict[str, str]:
     return found
 
 
+def digest(settings: Any) -> str:
+    text = srsly.json_dumps(settings, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def is_stale(result: Run, weights: str, work: Path) -> bool:
-    """Whether a result is of other files than are here now, as far as it says."""
+    """Whether a result is of another config or other files than are here now, as far as
+    it says.
+    """
     run = result["run"]
     if "weights" in run:
         weights = str(work / run["weights"])
     try:
-        return "made_of" in result and result["made_of"] != made_of(run, weights, work)
+        said, now = result.get("made_of", {}), made_of(run, weights, work)
+        return any(now.get(key) != value for key, value in said.items())
     except (OSError, WeightsError):  # a file is not here
         return False
 
