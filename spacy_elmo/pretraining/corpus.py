@@ -11,7 +11,8 @@ from wasabi import msg
 from ..bilm.paths import CHECKPOINT, WEIGHTS_FILE
 from ..errors import TrainingError, Warnings, require_same, unusable
 from ..text import RULES, find_texts
-from .cache import (
+from .config import Settings
+from .corpus_files import (
     CHARACTERS,
     META,
     SOURCES,
@@ -23,7 +24,6 @@ from .cache import (
     key_of,
     write_cache,
 )
-from .config import Settings
 from .loggers import LOG
 from .tokenizer import Tokenizer
 from .vocabulary import UNK_ID, VOCABULARY, Floats1d, Ints, Vocabulary, read_vocabulary

@@ -33,10 +33,10 @@ from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..processes import STOPS, handling
 from ..storage import beside, hold, remove_leftovers
 from ..weights import resolve
-from .cache import key_of
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import Settings, read_config
 from .corpus import BATCH, TRAIN_CACHE, Corpus, load_corpora
+from .corpus_files import key_of
 from .distributed import Processes, joined_processes
 from .evaluation import Perplexity, evaluate_files
 from .initialization import find_start, load_start

@@ -6,7 +6,7 @@ import pytest
 
 from spacy_elmo.bilm.characters import words_to_ids
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.pretraining import cache as cache_module
+from spacy_elmo.pretraining import corpus_files
 from spacy_elmo.pretraining.config import CorpusSettings, VocabularySettings
 from spacy_elmo.pretraining.corpus import load_corpora, load_corpus
 from spacy_elmo.pretraining.tokenizer import Tokenizer
@@ -67,7 +67,7 @@ def test_the_cache_is_reused_until_something_changes(
         return load_corpus(files, cache, tokenizer, vocabulary, 16)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cache_module, "tokenize", None)
+        patch.setattr(corpus_files, "tokenize", None)
         assert np.array_equal(again(TEXT).tokens, first.tokens)
         again(TEXT, n_process=2)
     assert again(TEXT, min_count=2).vocab_size == 5
@@ -110,7 +110,7 @@ def test_the_cache_is_made_anew_for_other_code(make_corpus, tmp_path, monkeypatc
     code = tmp_path / "code.py"
     code.write_text("x = 1")
     make_corpus(TEXT, code=code)
-    monkeypatch.setattr(cache_module, "tokenize", None)
+    monkeypatch.setattr(corpus_files, "tokenize", None)
     assert make_corpus(TEXT, code=code).n_documents == 2
     code.write_text("x = 2")
     with pytest.raises(TypeError):
