@@ -14,16 +14,16 @@ Runs = Dict[str, Dict[str, Any]]
 
 
 def bars(plan: Plan, runs: Runs, path: Path) -> None:
-    """Tasks by arms, with the deviation over the seeds."""
+    """Tasks that were run by arms, with the deviation over the seeds."""
+    run = {key.split("/")[0] for key in runs}
+    tasks = [task for task in plan["tasks"] if task in run or not run]
     found = {
         arm: {
-            task: mean_and_deviation(
-                main_scores(plan, runs, task, arm)
-            )
-            for task in plan["tasks"]
+            task: mean_and_deviation(main_scores(plan, runs, task, arm))
+            for task in tasks
         }
         for arm in plan["arms"]
-    }  # fmt: skip
+    }
     grouped_bars(plan["title"], found, path)
 
 
