@@ -61,8 +61,8 @@ def beside(path: Path, name: str) -> Path:
     """A file in a folder, given the folder or another file in it. Nothing is beside an
     archive: what lies around it is not of its model.
     """
-    is_whole = path.is_dir() or path.suffix.lower() == ".zip"
-    return (path if is_whole else path.parent) / name
+    is_model = path.is_dir() or path.suffix.lower() == ".zip"
+    return (path if is_model else path.parent) / name
 
 
 @contextmanager

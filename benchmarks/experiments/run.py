@@ -185,8 +185,8 @@ def train_once(
     """
     if "weights" in run:
         weights = str(work / run["weights"])
-    files = made_of(run, weights, work)
-    key = digest({**run, "made_of": files})
+    made = {"made_of": made_of(run, weights, work)}
+    key = digest({**run, **made})
     path = work / "results" / f"{key[:16]}.json"
     kept = work / "pipelines" / keep_as
     if not path.is_file() or (keep_as and not kept.is_dir()):
@@ -194,7 +194,7 @@ def train_once(
         folder = work / "runs" / key[:16]
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped
         result = train(run, data, weights, work, folder, jobs)
-        write_json(path, {**result, "made_of": files})
+        write_json(path, {**result, **made})
         if keep_as:
             kept.parent.mkdir(parents=True, exist_ok=True)
             (folder / "output" / "model-best").rename(kept)

@@ -39,12 +39,12 @@ TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
 TEMPORARY = ".init."
-# As Ctrl+C: no temporary folder is left, and no step goes on alone.
-STOPS = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+# So no temporary folder is left, and no step goes on alone.
+LIKE_CTRL_C = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 
 
 @app.command("init")
-@handling(STOPS, signal.default_int_handler)
+@handling(LIKE_CTRL_C, signal.default_int_handler)
 def init_cli(
     text: str = Arg(..., help=f"Raw text: {FILES}"),
     output_path: Path = Arg(..., help="Directory for the project", file_okay=False),

@@ -100,7 +100,7 @@ class LanguageModel:
 
         weights (str or Path): Its name or path.
         vocab_path (str or Path): The words of its softmax, by default vocab.txt
-            beside it.
+            beside it; for a .zip it must be given.
         RAISES (WeightsError): If the model cannot be read, or has no softmax, as the
             official ones.
         RAISES (CorpusError): If the vocabulary is missing or of another softmax.
