@@ -122,7 +122,8 @@ class Errors:
     )
     E031 = (
         "[ELMO031] A listener of upstream '{upstream}' got a Doc without ELMo vectors. "
-        "Enable an 'elmo' of that name before it, or set 'upstream' to its new name."
+        "Enable an 'elmo' of that name before it, or set 'upstream' to its new name; "
+        "or, if the Docs have another vocab, make them with nlp.make_doc."
     )
     E032 = (
         "[ELMO032] A listener of upstream '{upstream}' found no 'elmo' component of "

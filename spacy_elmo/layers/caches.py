@@ -89,7 +89,7 @@ class SentenceCache:
 
     def __init__(self, max_bytes: int, folder: Optional[str] = None):
         self.max_bytes = max_bytes
-        self.folder = folder
+        self.folder = folder or None  # "", as a command line sets it, is no folder
         self.clear()
 
     def clear(self) -> None:

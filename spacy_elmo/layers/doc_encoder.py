@@ -78,7 +78,8 @@ def build_bilm(
 
 
 def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) -> None:
-    """Read the weights, which tell the dimensions."""
+    """Read the weights, which tell the dimensions. A fine-tuned biLM begins anew."""
+    get_shim(model).reset()
     options = get_shim(model).bilm.options
     model.set_dim("nO", options.width, force=True)
     model.set_dim("nL", options.n_layers, force=True)

@@ -12,7 +12,7 @@ import numpy as np
 import srsly
 import torch
 from spacy.util import make_tempdir
-from thinc.api import Optimizer, get_current_ops, torch2xp, xp2torch
+from thinc.api import NumpyOps, Optimizer, get_current_ops, torch2xp, xp2torch
 from thinc.shims.shim import Shim
 from torch import nn
 
@@ -59,6 +59,9 @@ class BiLMShim(Shim):
     # The file that holds these very weights, if there is one.
     _file: Optional[SavedFile] = None
     _digest: Optional[str] = None
+    # Whether the weights were read from `source`, and whether a task changed them.
+    _is_of_source: bool = False
+    _is_changed: bool = False
 
     def __post_init__(self) -> None:
         super().__init__(None)
@@ -69,7 +72,17 @@ class BiLMShim(Shim):
         with LOCK:
             if self._model is None:
                 self._load(resolve(self.source))
+                self._is_of_source = True
             return self._model
+
+    def reset(self) -> None:
+        """Undo what tasks have trained: `nlp.initialize` begins anew. Not for the
+        weights of a trained pipeline, whose `source` may be gone.
+        """
+        with LOCK:
+            if self._is_changed and self._is_of_source:
+                self._load(resolve(self.source))
+                self._is_of_source = True
 
     @property
     def digest(self) -> str:
@@ -136,18 +149,21 @@ class BiLMShim(Shim):
         # In `rehearse` it is a function of spaCy's, which collects the gradients.
         is_optimizer = isinstance(optimizer, Optimizer)
         scale = {"lr_scale": self.learn_rate_scale} if is_optimizer else {}
+        # Without CuPy, spaCy is on the CPU; the biLM may be on a GPU all the same.
+        current = get_current_ops()
+        ops = current if isinstance(current, NumpyOps) else None
         for name, param in self._trained():
             if param.grad is None:
                 continue
-            updated, _ = optimizer(
-                (self.id, name), torch2xp(param.data), torch2xp(param.grad), **scale
-            )
+            x, dx = torch2xp(param.data, ops=ops), torch2xp(param.grad, ops=ops)
+            updated, _ = optimizer((self.id, name), x, dx, **scale)
             # Copied, though it may be the same memory: as `data`, it would keep the
             # tensor that it was made of, and that the one before. Into `data`: a
             # shared tok2vec is updated before its listeners' backward pass.
             param.data.copy_(xp2torch(updated, device=param.device))
             param.grad = None
             self._digest = None  # of other weights now
+            self._is_changed = True
 
     @contextlib.contextmanager
     def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
@@ -227,6 +243,7 @@ class BiLMShim(Shim):
             self._model = bilm.requires_grad_(self.trainable)
             self.meta = meta.read_bytes() if meta.is_file() else None
             self._file = self._digest = None
+            self._is_of_source = self._is_changed = False
             self.word_cache.clear()
             self.sentence_cache.clear()
 

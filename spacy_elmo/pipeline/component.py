@@ -193,6 +193,13 @@ class ELMo(TrainablePipe):
         self.annotate([eg.predicted for eg in examples])
         return {} if losses is None else losses
 
+    @property
+    def rehearse(self) -> Any:
+        """Not there. Of all components with this method, in random order, spaCy applies
+        the gradients of the last one only: it must not be one that has none.
+        """
+        raise AttributeError("rehearse")
+
     def initialize(
         self,
         get_examples: Callable[[], Iterable[Example]],

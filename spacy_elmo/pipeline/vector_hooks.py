@@ -80,6 +80,7 @@ def get_vector(part: Part, *, layer: Layer) -> Floats:
     layers = part._.elmo
     if layers is None:
         return np.asarray(_without_hooks(part).vector)
+    check_layer(layer, layers.shape[-2])  # another `elmo` may have set them since
     if not isinstance(part, Token):
         layers = layers.sum(axis=0) / max(len(layers), 1)
     # A copy: a view would keep all layers of the Doc in memory.

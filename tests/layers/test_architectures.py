@@ -253,6 +253,21 @@ def test_an_update_trains_the_biLM_and_predictions_follow(smooth_bilm):
     np.testing.assert_allclose(model.predict(docs)[0], found[0], rtol=1e-5, atol=1e-6)
 
 
+def test_a_biLM_on_a_gpu_learns_without_cupy(smooth_bilm, monkeypatch):
+    """spaCy is on the CPU then: Thinc must not make arrays of CuPy's."""
+    docs = [NLP(text) for text in TEXTS]
+    model = build(elmo_config(smooth_bilm, trainable=True, **MIX))
+    model.initialize(X=docs)
+    before = {name: param.detach().clone() for name, param in params_of(model).items()}
+    Ys, backprop = model(docs, is_train=True)
+    backprop(Ys)
+    monkeypatch.setattr("thinc.util.is_torch_cuda_array", lambda _: True)
+    monkeypatch.setattr("thinc.util.cupy_from_dlpack", None, raising=False)
+    model.finish_update(Adam(0.005))
+    for name, param in params_of(model).items():
+        assert not param.equal(before[name]), name
+
+
 def test_the_biLM_takes_its_share_of_the_learn_rate(smooth_bilm):
     docs = [NLP(text) for text in TEXTS]
 

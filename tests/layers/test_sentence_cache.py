@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
@@ -92,6 +93,15 @@ def test_a_folder_serves_later_runs(calm_weights, docs, n_sentences, tmp_path):
     for mine, theirs in zip(run(build_bilm(calm_weights, **settings), docs), first):
         np.testing.assert_array_equal(mine, theirs)
     assert sum(n_sentences) == n
+
+
+def test_an_empty_path_is_no_folder(bilm_config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("elmo", config={"model": bilm_config(sentence_cache_path="")})
+    nlp.get_pipe("elmo").open_sentence_cache()
+    nlp("A play.")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_may_be_in_the_home(calm_weights, docs, tmp_path, monkeypatch):

@@ -163,6 +163,20 @@ def test_a_shared_tok2vec_fine_tunes_its_biLM(tiny_weights):
     assert last["tagger"] < first["tagger"]
 
 
+def test_initialize_undoes_fine_tuning(tiny_weights):
+    """Else the folds of a cross-validation would know each other's texts."""
+    nlp = spacy.blank("xx")
+    tagger = add_task(nlp, "tagger", tok2vec=own_bilm(tiny_weights))
+    (shim,) = (shim for node in tagger.model.walk() for shim in node.shims)
+    examples = make_examples(nlp, 4)
+    train(nlp, examples, 0)
+    digest = shim.digest
+    train(nlp, examples, 1)
+    assert shim.digest != digest
+    train(nlp, examples, 0)
+    assert shim.digest == digest
+
+
 def test_a_fine_tuned_biLM_rehearses(tiny_weights):
     nlp = spacy.blank("xx")
     add_task(nlp, "tagger", tok2vec=own_bilm(tiny_weights))
@@ -217,6 +231,20 @@ def test_rehearse(trained):
         examples = [Example(eg.x, eg.x.copy()) for eg in make_examples(trained, 4)]
         losses = trained.rehearse(examples)
         assert np.isfinite([losses["tagger"], losses["ner"]]).all()
+
+
+def test_each_rehearsal_changes_the_component(nlp):
+    """spaCy shuffles the components and applies the gradients of the last one."""
+    add_task(nlp, "tagger")
+    optimizer, _ = train(nlp, make_examples(nlp, 4), 1)
+    nlp.resume_training(sgd=optimizer)
+    nlp.update(make_examples(nlp, 4), sgd=optimizer)
+    scores = [scores_of(nlp, "tagger")]
+    for _ in range(8):
+        nlp.rehearse(make_examples(nlp, 4), sgd=optimizer)
+        scores.append(scores_of(nlp, "tagger"))
+    for before, after in zip(scores, scores[1:]):
+        assert not np.array_equal(before, after)
 
 
 @pytest.mark.parametrize("name", ["tagger", "ner"])
@@ -290,6 +318,12 @@ def test_without_elmo_training_fails_and_prediction_warns_once(trained, how):
             warnings.simplefilter("error")
             trained("She made a play.")
             trained.update(examples)
+
+
+def test_docs_of_another_vocab_are_named_as_a_reason(trained):
+    tagger = trained.get_pipe("tagger")
+    with pytest.raises(ValueError, match="ELMO031.*another vocab"):
+        tagger.update(make_examples(spacy.blank("xx"), 2))
 
 
 def test_a_listener_without_elmo_cannot_be_initialized(nlp):

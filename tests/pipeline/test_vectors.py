@@ -200,6 +200,18 @@ def test_layers_that_the_weights_do_not_have_are_refused(layer, make_nlp):
             use()
 
 
+@pytest.mark.parametrize("vectors", [2, [0.2, 0.3, 0.5]])
+def test_layers_of_a_second_elmo_may_be_too_few(vectors, bilm_config, other_weights):
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("elmo", config={"model": bilm_config(), "vectors": vectors})
+    other = {"model": bilm_config(other_weights)}
+    nlp.add_pipe("elmo", name="other", config=other)
+    doc = nlp("A play.")
+    for part in (doc, doc[:2], doc[1]):
+        with pytest.raises(ValueError, match=r"ELMO124.*2 layers"):
+            assert part.vector is None
+
+
 def test_a_mix_may_be_an_array(nlp):
     wanted = set_vector_hooks(nlp(TEXT), MIX)
     found = set_vector_hooks(nlp(TEXT), np.array(MIX))
