@@ -2,6 +2,7 @@
 
 import codecs
 import glob
+import os
 import warnings
 from pathlib import Path
 from typing import Any, BinaryIO, Collection, Dict, Iterator, List, Union
@@ -63,15 +64,25 @@ def _search(path: Union[str, Path]) -> List[Path]:
     """The texts in a directory, or the files of a glob."""
     if not _is_folder(path):
         names = glob.glob(str(path), recursive=True)
-        return [Path(name) for name in names if Path(name).is_file()]
+        return [path for path in map(Path, names) if _is_there(path)]
     # Follows links to folders; leaves out the hidden files of macOS and Jupyter.
     names = glob.glob("**", root_dir=path, recursive=True)
     found: Dict[Path, Path] = {}
     for file in (Path(path, name) for name in sorted(names, key=len)):
-        if file.is_file() and _kind(file):
+        if _kind(file) and _is_there(file):
             # Once, though a link may lead to a folder around it.
             found.setdefault(file.resolve(), file)
     return list(found.values())
+
+
+def _is_there(file: Path) -> bool:
+    """Whether a path is a file.
+
+    RAISES (CorpusError): If it is a link to one that is not there.
+    """
+    if file.is_symlink() and not file.exists():
+        raise unusable(file, f"is a link to nothing ({os.readlink(file)})")
+    return file.is_file()
 
 
 def _is_folder(path: Union[str, Path]) -> bool:
@@ -102,7 +113,11 @@ def _require_text(file: Path) -> None:
 
 
 def read_documents(
-    path: Path, *, strict: bool = False, keep_empty: bool = False
+    path: Path,
+    *,
+    strict: bool = False,
+    keep_empty: bool = False,
+    tokenized: bool = False,
 ) -> Iterator[Union[List[Any], Doc]]:
     """The documents of a file. A .txt is paragraphs, one per line, with an empty line
     after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
@@ -113,6 +128,7 @@ def read_documents(
         model is trained on may be broken. Many are still an error.
     keep_empty (bool): Each line of a .txt is a document, empty lines too; and an empty
         "text" is a paragraph.
+    tokenized (bool): Of a "text" and its "tokens", the tokens are read.
     YIELDS (List[str] or List[List[str]] or Doc): Paragraphs of text, or of words.
     RAISES (CorpusError): If the file is damaged.
     """
@@ -124,7 +140,7 @@ def read_documents(
                 return
             lines = read_lines(path, file, strict=strict)
             if kind == ".jsonl":
-                yield from _read_jsonl(path, lines, keep_empty)
+                yield from _read_jsonl(path, lines, keep_empty, tokenized)
             elif keep_empty:
                 yield from ([line] for line in lines)
             else:
@@ -145,7 +161,8 @@ def read_texts(
     keep_empty (bool): With the empty lines of a .txt and the empty texts of a .jsonl.
     RAISES (CorpusError): If the file is damaged or is not UTF-8.
     """
-    for document in read_documents(path, strict=True, keep_empty=keep_empty):
+    how = {"strict": True, "keep_empty": keep_empty, "tokenized": tokenized}
+    for document in read_documents(path, **how):
         for text in document if isinstance(document, list) else [document]:
             yield text.split() if tokenized and isinstance(text, str) else text
 
@@ -234,7 +251,7 @@ def _read_txt(lines: Iterator[str]) -> Iterator[List[str]]:
 
 
 def _read_jsonl(
-    path: Path, lines: Iterator[str], keep_empty: bool
+    path: Path, lines: Iterator[str], keep_empty: bool, tokenized: bool
 ) -> Iterator[List[Any]]:
     for number, line in enumerate(lines, 1):
         if not line:
@@ -243,6 +260,8 @@ def _read_jsonl(
             record = srsly.json_loads(line)
         except ValueError as e:
             raise unusable(path, f"line {number} is not JSON ({e})") from None
+        if tokenized and isinstance(record, dict) and record.get("tokens") is not None:
+            record.pop("text", None)
         if isinstance(record, dict) and isinstance(record.get("text"), str):
             text = _without_surrogates(record["text"])
             paragraphs = [p for p in text.splitlines() if p.strip()]

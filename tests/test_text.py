@@ -141,6 +141,15 @@ def test_a_bad_line_of_jsonl_is_named(tmp_path, line):
         list(read_documents(path))
 
 
+def test_of_text_and_tokens_the_tokens_are_those_of_tokenized_text(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "我很好。", "tokens": ["我", "很", "好", "。"]}', "utf8")
+    (document,) = read_documents(path, tokenized=True)
+    assert document == [["我", "很", "好", "。"]]
+    assert list(text.read_texts(path, tokenized=True)) == document
+    assert list(read_documents(path)) == [["我很好。"]]
+
+
 def test_docbin_keeps_its_tokens_and_sentences(tmp_path):
     words = ["No", "stop", "A", "second"]
     doc = Doc(Vocab(), words=words, sent_starts=[True, False, True, False])
@@ -191,6 +200,14 @@ def test_links_to_folders_are_followed_and_each_file_read_once(tmp_path):
     assert [path.as_posix() for path in found] == [
         "text/a.txt", "text/linked/c.txt", "text/more/b.txt",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", ["", "*"])
+def test_a_link_to_nothing_is_no_shorter_corpus(tmp_path, pattern):
+    (tmp_path / "a.txt").write_text(TXT)
+    (tmp_path / "b.txt.gz").symlink_to(tmp_path / "unmounted" / "b.txt.gz")
+    with pytest.raises(CorpusError, match="b.txt.gz: is a link to nothing"):
+        find_texts(tmp_path / pattern)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
@@ -266,6 +283,29 @@ def test_a_tokenizer_that_is_not_installed_says_what_helps(monkeypatch):
         Tokenizer(korean, CorpusSettings())(["text"])
     tokenized = Tokenizer(korean, CorpusSettings(tokenized=True))
     assert tokenized(["나는 간다 ."]) == [["나는", "간다", "."]]
+
+
+@pytest.mark.parametrize("tokenized", [True, False])
+def test_docs_need_no_tokenizer(monkeypatch, tokenized):
+    monkeypatch.setitem(sys.modules, "natto", None)
+    doc = Doc(Vocab(), words=["나는", "간다", "."])
+    tokenizer = Tokenizer({"lang": "ko"}, CorpusSettings(tokenized=tokenized))
+    assert tokenizer(doc) == [["나는", "간다", "."]]
+
+
+def test_a_text_that_a_tokenizer_refuses_is_named():
+    """SudachiPy, of Japanese, takes no line of more than 49,149 bytes."""
+
+    class SudachiError(Exception):
+        pass
+
+    def refuse(text):
+        raise SudachiError("Input is too long")
+
+    tokenizer = Tokenizer({"lang": "en"}, CorpusSettings())
+    tokenizer.load().tokenizer = refuse
+    with pytest.raises(CorpusError, match="ELMO051.*'One line.*Input is too long"):
+        tokenizer(["One line."])
 
 
 def test_a_line_longer_than_the_parser_allows_is_tokenized():

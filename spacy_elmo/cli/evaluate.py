@@ -6,6 +6,7 @@ from typing import Any, Literal, Optional
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
+from ..storage import replacing
 from ._app import app
 from .inputs import CODE, LANG, TEXT, TOKENIZED, VOCAB, read_tokenizer
 from .outputs import print_perplexities
@@ -46,8 +47,8 @@ def evaluate_cli(
     print_perplexities({**found.files, text: found})
     msg.text(f"LSTM state: {state}")
     if output_path is not None:
-        output_path.parent.mkdir(parents=True, exist_ok=True)
         # Not by srsly: the perplexities of a run that has diverged are infinite.
         metrics = json.dumps({**found.to_dict(), "state": state}, indent=2)
-        output_path.write_text(f"{metrics}\n", encoding="utf8")
+        with replacing(output_path) as temporary:
+            temporary.write_text(f"{metrics}\n", encoding="utf8")
     return found

@@ -148,6 +148,13 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
         found = meta.get(key)
         is_good = found is None or isinstance(found, kinds)
         require(is_good, f"{meta_path}: {key}", wanted, found)
+    figures = {k: v for k, v in meta.get("training", {}).items() if v is not None}
+    for key in TRAINING:
+        is_good = isinstance(figures.get(key, 0), (int, float))
+        name = f"{meta_path}: training.{key}"
+        require(is_good, name, "a number", figures.get(key))
+    if "training" in meta:
+        meta["training"] = figures
     return {"name": f"{meta['lang']}_elmo", **meta}
 
 

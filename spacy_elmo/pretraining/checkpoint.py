@@ -138,14 +138,14 @@ def _identity(run: Run) -> Dict[str, Any]:
     corpus, settings = run.rows.corpus, run.settings
     training = settings.training.model_dump(exclude=FREE)
     words, paths = "\n".join(corpus.words[: corpus.vocab_size]), settings.paths
-    # The best weights so far are the best on this text (load_corpora compares it).
+    # The best so far is the best on this text (load_corpora compares it).
     dev = {
         "paths.dev": [Path(path).name for path in paths.dev],
         "training.eval_tokens": settings.training.eval_tokens,
     }
     return {
         "--init-from": bool(paths.init_from),
-        **(dev if settings.training.keep_best else {}),
+        **(dev if settings.training.compares_evaluations else {}),
         **dict_to_dot({"model": settings.options.to_dict(), "training": training}),
         "corpus.weights": corpus.weights,
         "the text's tokens": len(corpus.tokens),

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any, Dict, List, Literal, Optional, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from spacy.language import DEFAULT_CONFIG
 from thinc.api import Config
 
 from ..bilm import Options
@@ -129,6 +130,11 @@ class TrainingSettings(StrictModel):
     logger: Optional[Dict[str, Any]] = None  # one of spaCy's, beside log.jsonl
 
     @property
+    def compares_evaluations(self) -> bool:
+        """Whether it matters that they are of the same text."""
+        return self.keep_best or self.patience is not None
+
+    @property
     def tokens_per_step(self) -> int:
         return self.rows * self.unroll_steps
 
@@ -170,6 +176,8 @@ def read_settings(
         problem = "is for 'spacy train'. Take one such as configs/pretrain_small.cfg"
         raise unusable(path, problem)
     found = check_sections(config)
+    # spaCy leaves out what it does not know.
+    check_names(found.nlp, dict.fromkeys(DEFAULT_CONFIG["nlp"], {}), "nlp")
     training = found.training
     if not found.paths.train:
         raise unusable("paths.train", "is null: give the text by --paths.train")

@@ -115,10 +115,9 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     """
     vocabulary = settings.vocabulary
     tokenizer = Tokenizer(settings.nlp, settings.corpus, settings.code)
-    if settings.corpus.tokenized:
-        # The language is not needed here, but `embed` will ask for it.
-        nlp = {**settings.nlp, "tokenizer": {"@tokenizers": RULES}}
-        Tokenizer(nlp, settings.corpus, settings.code).load()
+    # Words and Docs need no language here, but `embed` will ask for it.
+    nlp = {**settings.nlp, "tokenizer": {"@tokenizers": RULES}}
+    Tokenizer(nlp, settings.corpus, settings.code).load()
     width = settings.options.char_cnn.max_characters_per_token
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
     own = {output / VOCABULARY, output / LOG, *(output / CACHES).rglob(WORDS)}
@@ -133,7 +132,7 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     tokenizer = Tokenizer(settings.nlp, settings.corpus.as_it_stands(), settings.code)
     words = train.words[: train.vocab_size]
     # The best perplexity so far is that of this text.
-    resumes = resumes and settings.training.keep_best
+    resumes = resumes and settings.training.compares_evaluations
     dev = load_each(
         settings.paths.dev, output / DEV_CACHES, tokenizer, words, width, resumes
     )

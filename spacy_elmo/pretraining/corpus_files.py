@@ -26,6 +26,9 @@ VERSION = 5
 META, TOKENS, CHARACTERS = "meta.json", "tokens.bin", "characters.bin"
 STARTS, SOURCES, WORDS = "starts.npy", "sources.npy", "words.txt"
 TARGETS = "targets.npy"
+# A longer document is cut after the sentence that reaches this: a row that reads a book
+# is long behind the others, which read theirs again meanwhile.
+MAX_DOCUMENT_TOKENS = 10_000
 CACHE_FILES = {META, TOKENS, CHARACTERS, STARTS, SOURCES, WORDS, TARGETS}
 
 
@@ -117,7 +120,11 @@ def _read_sentences(
 ) -> Iterator[Tuple[int, Tokenized]]:
     """Each document with the number of its file, as sentences of words."""
     settings = tokenizer.settings
-    texts = ((i, text) for i, file in enumerate(files) for text in read_documents(file))
+    texts = (
+        (i, text)
+        for i, file in enumerate(files)
+        for text in read_documents(file, tokenized=settings.tokenized)
+    )
     quoted = with_ascii_quotes(texts, settings)
     documents = tokenize(quoted, tokenizer, settings.n_process)
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
@@ -183,7 +190,7 @@ def _write_provisional(
     with (folder / "provisional.bin").open("wb") as out:
         for source, sentences in documents:
             stream = array("i")
-            for sentence in sentences:
+            for k, sentence in enumerate(sentences, 1):
                 for word in sentence:
                     i = ids.setdefault(word, len(n_read))
                     if i == len(n_read):
@@ -193,11 +200,12 @@ def _write_provisional(
                 stream.append(EOS_ID)
                 n_read[EOS_ID] += weights[source]
                 counts["characters"] += sum(map(len, sentence)) + len(sentence)
+                if k == len(sentences) or len(stream) >= MAX_DOCUMENT_TOKENS:
+                    stream.tofile(out)
+                    starts.append(starts[-1] + len(stream))
+                    sources.append(source)
+                    stream = array("i")
             counts["sentences"] += len(sentences)
-            if stream:
-                stream.tofile(out)
-                starts.append(starts[-1] + len(stream))
-                sources.append(source)
     np.save(folder / STARTS, np.asarray(starts, dtype=np.int64))
     np.save(folder / SOURCES, np.asarray(sources, dtype=np.int32))
     return ids, n_read, counts

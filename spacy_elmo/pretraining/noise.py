@@ -10,7 +10,7 @@ from .config import CorpusSettings
 from .tokenizer import Tokenized
 
 # Typographic quotes -> the ASCII ones that treebanks and most web text use.
-_ASCII_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+_ASCII_QUOTES = str.maketrans("\u2018\u2019\u201a\u201c\u201d\u201e", "'''\"\"\"")
 # What hashtags and names of users begin with: both are left as they are.
 _MARKS = "#@"
 
@@ -54,8 +54,9 @@ def _replace_quotes(document: Any) -> Any:
     if isinstance(document, str):
         return document.translate(_ASCII_QUOTES)
     words = [token.text.translate(_ASCII_QUOTES) for token in document]
+    spaces = [bool(token.whitespace_) for token in document]
     starts = [token.is_sent_start for token in document]
-    return Doc(document.vocab, words=words, sent_starts=starts)
+    return Doc(document.vocab, words=words, spaces=spaces, sent_starts=starts)
 
 
 def _is_punctuation(word: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from spacy import lang, util
 from spacy.language import Language
+from spacy.tokens import Doc
 
 from ..bilm.tuning import BATCH_DOCUMENTS, MAX_STRINGS
 from ..errors import CorpusError, Errors, unusable
@@ -35,6 +36,9 @@ class Tokenizer:
     _language: Optional[Language] = field(default=None, init=False)
     _segment: Any = field(default=None, init=False)
 
+    def __post_init__(self) -> None:
+        self._segment = segment_sentences(self.settings.max_length)
+
     def __call__(self, document: Any) -> Tokenized:
         """Split a document.
 
@@ -55,8 +59,7 @@ class Tokenizer:
             words = _clean(part)
             yield from (words[i : i + limit] for i in range(0, len(words), limit))
             return
-        language = self.load()
-        doc = language.make_doc(part) if isinstance(part, str) else part
+        doc = make_doc(self.load(), part) if isinstance(part, str) else part
         for span in self._segment(doc):
             yield _clean(token.text for token in span)
 
@@ -69,8 +72,17 @@ class Tokenizer:
             if self.code is not None:
                 util.import_file("python_code", self.code)
             self._language = load_language(self.nlp_config)
-            self._segment = segment_sentences(self.settings.max_length)
         return self._language
+
+
+def make_doc(language: Language, text: str) -> Doc:
+    """RAISES (CorpusError): If the tokenizer takes no such text."""
+    try:
+        return language.make_doc(text)
+    except Exception as e:  # whatever a tokenizer raises
+        reason = f"{type(e).__name__}: {' '.join(str(e).split())}"
+        problem = f"its tokenizer fails at the text {text[:40]!r} ({reason})"
+        raise unusable("[nlp]", problem) from None
 
 
 def load_language(nlp_config: Dict[str, Any]) -> Language:

@@ -158,13 +158,15 @@ def set_length(config: Config, survey: Survey, pace: float, hours: float) -> flo
     n_steps = max(1, tokens // tokens_per_step)
     entries = min(MAX_ENTRIES, max(MIN_ENTRIES, tokens // TOKENS_PER_ENTRY))
     config["vocabulary"]["max_size"] = entries
+    evaluated = max(1, tokens // EVALUATED)
     training.update(
         max_tokens=tokens,
         dropout=DROPOUT if epochs > MANY_EPOCHS else 0.0,
         # A run writes the mean of its last checkpoints or the best one, not both.
         keep_best=epochs > MANY_EPOCHS and not training["average_share"],
         eval_steps=max(1, n_steps // EVALUATIONS),
-        eval_tokens=min(training["eval_tokens"], max(1, tokens // EVALUATED)),
+        # 0 would be all of the text.
+        eval_tokens=min(training["eval_tokens"] or evaluated, evaluated),
         checkpoint_steps=max(1, int(CHECKPOINT_SECONDS * pace / tokens_per_step)),
         checkpoint_minutes=CHECKPOINT_SECONDS / 60,
     )

@@ -100,7 +100,8 @@ def split_text(text: str, folder: Path, tokenized: bool = False) -> Survey:
 def _pieces(text: str, tokenized: bool) -> Iterator[List[Words]]:
     """Paragraphs of each document, or of each part of a long one."""
     for file in find_texts(text):
-        for i, document in enumerate(read_documents(file, strict=True)):
+        documents = read_documents(file, strict=True, tokenized=tokenized)
+        for i, document in enumerate(documents):
             if i == 0 and _is_in_columns(document):
                 raise unusable(file, COLUMNS)
             if isinstance(document, Doc):

@@ -1,6 +1,8 @@
+import errno
 import json
 import math
 import shutil
+from pathlib import Path
 
 import h5py
 import pytest
@@ -115,3 +117,22 @@ def test_a_tokenizer_of_ones_own_is_imported(trained, texts, elmo, tmp_path):
     (tmp_path / "code.py").write_text(TOKENIZER)
     result = elmo(*run, "--code", tmp_path / "code.py")
     assert result.exit_code == 0, result.output
+
+
+def test_a_full_disk_leaves_the_metrics_before(
+    trained, texts, elmo, tmp_path, monkeypatch
+):
+    write = Path.write_text
+
+    def full(path, text, **how):
+        if "metrics" not in path.name:
+            return write(path, text, **how)
+        path.write_bytes(b"{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "metrics.json"
+    path.write_bytes(b"{}")
+    monkeypatch.setattr(Path, "write_text", full)
+    result = elmo("evaluate", trained[0], texts[1], "--output", path)
+    assert result.exit_code == 1 and "metrics.json" in result.text
+    assert path.read_bytes() == b"{}"

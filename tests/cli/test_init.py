@@ -241,6 +241,18 @@ def test_a_short_run_has_fewer_rows_rather_than_few_steps(hours, rows):
     assert n_steps > 4000 or rows == 32
 
 
+@pytest.mark.parametrize("given", [0, 100, 50_000])
+def test_evaluations_take_a_twentieth_of_the_time(given):
+    """0 would read all of the held-out text, here a fiftieth of 50 million words."""
+    survey = Survey(50_000_000, 100_000, 1_000_000, 0, Counter())
+    path = ROOT / "configs" / "pretrain_small.cfg"
+    config = pretrain_config(path, {"lang": "de"}, False, survey)
+    config["training"]["eval_tokens"] = given
+    set_length(config, survey, 1500, 1)
+    training = config["training"]
+    assert 0 < 10 * training["eval_tokens"] <= training["max_tokens"] / 20
+
+
 def test_text_that_is_not_there_is_told_before_any_question(elmo, tmp_path):
     """And what SIGTERM does is as before: a process that forks later would hand
     KeyboardInterrupt on to its children."""

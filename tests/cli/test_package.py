@@ -156,3 +156,16 @@ def test_bad_input_gets_a_message_and_leaves_nothing(
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
     assert not any(path.name[0] != "." for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("found", ["500 million", [1]])
+def test_figures_of_a_meta_json_are_numbers(trained, elmo, tmp_path, found):
+    path = tmp_path / "mine.json"
+    training = {"tokens": found, "seconds": None}
+    srsly.write_json(path, {"license": "CC0", "training": training})
+    given = ["--meta-path", path, "--build", "none"]
+    result = elmo("package", trained[0], tmp_path / "out", *given)
+    assert result.exit_code == 1
+    assert "ELMO038" in result.text and "mine.json: training.tokens" in result.text
+    srsly.write_json(path, {"license": "CC0", "training": {"seconds": None}})
+    assert elmo("package", trained[0], tmp_path / "out", *given).exit_code == 0

@@ -317,6 +317,23 @@ def test_a_folder_that_has_the_name_of_a_model_is_that_folder(
     assert found.average == pytest.approx(min(averages), rel=1e-6)
 
 
+@pytest.mark.parametrize("other", ["text", "eval_tokens"])
+def test_patience_is_with_the_same_held_out_text(
+    make_settings, tmp_path, stop_at, other
+):
+    """The best perplexity so far says nothing of another text."""
+    how = {"patience": 3, "eval_steps": 1, "eval_tokens": 0}
+    stop_at(4)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(make_settings(**how), tmp_path / "out")
+    stop_at(None)
+    settings = make_settings(**{**how, "eval_tokens": 5 * (other == "eval_tokens")})
+    if other == "text":
+        (tmp_path / "dev.txt").write_text(made_up.text(9, seed=2))
+    with pytest.raises(TrainingError, match="ELMO110"):
+        pretrain(settings, tmp_path / "out")
+
+
 def test_patience_ends_a_run_without_gain(make_settings, tmp_path):
     settings = make_settings(patience=2, **NOISY)
     found = pretrain(settings, tmp_path / "out")

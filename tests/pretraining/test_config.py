@@ -137,3 +137,10 @@ def test_a_folder_of_a_year_is_a_path():
     overrides = parse_config_overrides(["--paths.train", "2021"])
     settings = read_settings(CONFIGS / "pretrain_small.cfg", overrides)
     assert settings.paths.train == ["2021"]
+
+
+def test_a_setting_of_nlp_that_spacy_does_not_know_is_refused():
+    """spaCy would leave it out, and take its own tokenizer."""
+    given = {"paths.train": "a.txt", "nlp.tokeniser": {"@tokenizers": "mine.v1"}}
+    with pytest.raises(CorpusError, match=r"\[nlp\].*'tokeniser'.*mean tokenizer"):
+        read_settings(CONFIGS / "pretrain_small.cfg", given)

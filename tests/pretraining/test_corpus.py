@@ -165,6 +165,19 @@ def test_the_vocabulary_is_that_of_the_text_as_it_is_read(make_corpus):
     assert corpus.counts.unknown == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize("name", ["text.jsonl", "text.txt"])
+def test_a_long_document_is_dealt_out_in_parts(make_corpus, name):
+    """Else rows would read short documents again and again meanwhile."""
+    lines = [f"w{i} x" for i in range(10_000)]
+    text = json.dumps({"text": "\n".join(lines)})
+    corpus = make_corpus(text if name == "text.jsonl" else " ".join(lines), name=name)
+    lengths = np.diff(corpus.starts)
+    assert len(lengths) > 1 and lengths.max() < 11_000
+    assert corpus.sources.tolist() == [0] * len(lengths)
+    words = [w for i in range(len(lengths)) for w in words_of(corpus, i).split()]
+    assert [w for w in words if w != "</S>"] == " ".join(lines).split()
+
+
 def test_a_weight_for_no_file_is_an_error(make_corpus):
     with pytest.raises(CorpusError, match=r"ELMO051.*corpus\.weights\] wiki.*none"):
         make_corpus(["a\n", "b\n"], settings={"weights": {"wiki*": 0.3}})

@@ -1,9 +1,11 @@
 import pytest
+import spacy
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_elmo.pretraining.config import CorpusSettings
 from spacy_elmo.pretraining.noise import with_ascii_quotes
+from spacy_elmo.pretraining.tokenizer import Tokenizer
 
 TEXT = "\u201cSo\u2019 , said #Bob to @Ann .\n\n" * 200
 
@@ -40,6 +42,25 @@ def test_docs_have_ascii_quotes_too():
     assert [sent.text for sent in found.sents] == ['"So" it is', "So"]
 
 
+def test_docs_and_their_text_have_the_same_sentences_with_ascii_quotes():
+    """Which side a straight quote belongs to, its spaces tell."""
+    text = "The boys\u2019 toys. \u2018Stay,\u2019 he said. \u2018Go.\u2019 He went."
+    settings = CorpusSettings(ascii_quotes=1.0)
+    parts = [[text], spacy.blank("en")(text)]
+    found = with_ascii_quotes(enumerate(parts), settings)
+    tokenizer = Tokenizer({"lang": "en"}, settings)
+    of_text, of_doc = (tokenizer(document) for _, document in found)
+    assert of_doc == of_text
+
+
 def test_a_sentence_of_punctuation_alone_is_left_out(make_corpus):
     corpus = make_corpus("a b\n...\n", settings={"no_punctuation": 1.0})
     assert [corpus.words[i] for i in corpus.document(0)] == ["a", "b", "</S>"]
+
+
+@pytest.mark.parametrize("text", ["\u201eJa\u201c", "\u201eJa\u201d", "\u201cJa\u201d"])
+def test_both_quotes_of_a_pair_become_ascii(text):
+    """German, Polish and Hungarian ones open below the line."""
+    settings = CorpusSettings(ascii_quotes=1.0)
+    ((_, found),) = with_ascii_quotes([(0, [text, "\u201aja\u2018"])], settings)
+    assert found == ['"Ja"', "'ja'"]
