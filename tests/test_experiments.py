@@ -1,6 +1,7 @@
 """What benchmarks/experiments is made of: its configs, data, models and scores."""
 
 import gc
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ import components  # noqa: E402, F401
 import coref  # noqa: E402
 import data  # noqa: E402
 import evaluate  # noqa: E402
+import inference  # noqa: E402
 import mixes  # noqa: E402
 import plots  # noqa: E402
 import roles  # noqa: E402
@@ -68,6 +70,22 @@ def test_settings_of_an_arm_reach_the_model_and_the_training():
     assert config["corpora"]["train"]["limit"] == 7
 
 
+def test_settings_are_tried_on_the_encoder_of_their_arm():
+    runs = run.runs_of(srsly.read_yaml(FOLDER / "settings" / "experiment.yml"))
+    for key, settings in runs.items():
+        task, arm, *rest = key.split("/")
+        plain = "/".join([task, arm.partition(",")[0], *rest])
+        assert settings["encoder"] == runs[plain]["encoder"], key
+
+
+def test_dropout_of_inference_is_before_what_the_two_texts_are_aligned_by():
+    net = inference.ESIM(8, 0.5)
+    net.build(4, 0, ["yes", "no"])
+    assert net.training
+    h, _, mask = net.encode([torch.randn(5, 4), torch.randn(3, 4)], [])
+    assert (h[mask] != 0).all()
+
+
 def test_a_table_has_what_was_run_as_it_is_planned_now(tmp_path):
     task = {"cfg": "names", "data": "wnut17", "scores": {"ents_f": "names"}}
     arms = {"without": {"encoder": "hashed"}, "ELMo": {"encoder": "elmo"}}
@@ -95,6 +113,11 @@ def test_a_table_has_what_was_run_as_it_is_planned_now(tmp_path):
     assert "Machine: fast, but for these:\nn/ELMo/all/0: slow." in text
 
 
+def test_the_best_evaluation_is_the_one_that_spacy_keeps():
+    records = [{"step": i, "score": x} for i, x in enumerate([0.1, 0.5, 0.5, 0.4])]
+    assert run.best_of(records)["step"] == 2
+
+
 @pytest.mark.parametrize("name", sorted(plots.PLOTS))
 def test_every_plot_is_drawn(name, tmp_path):
     task = {"scores": {"ents_f": "names"}, "limits": [0]}
@@ -111,6 +134,12 @@ def test_every_plot_is_drawn(name, tmp_path):
     plots.PLOTS[name](plan, runs, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 5000
     plots.PLOTS[name](plan, {}, tmp_path / "empty.png")  # before the first run
+
+
+def test_a_bar_that_was_not_run_is_no_score_of_zero():
+    assert all(map(math.isnan, plots.mean_and_deviation([])))
+    mean, deviation = plots.mean_and_deviation([0.5])  # one seed does not deviate by 0
+    assert mean == 0.5 and math.isnan(deviation)
 
 
 @pytest.mark.parametrize("name", sorted(data.SETS))
@@ -179,6 +208,8 @@ def test_coreference_is_scored_as_in_the_scorers_paper():
     assert scores["coref_muc"] == pytest.approx(0.4)
     assert scores["coref_b3"] == pytest.approx(5 / 11)
     assert scores["coref_ceafe"] == pytest.approx(0.52)
+    assert coref.conll(gold, [{"x", "y"}])["coref_f"] == 0.0
+    assert coref.conll(gold, [])["coref_f"] == 0.0
 
 
 def a_doc(vocab, words, given=None, gold=None, n_first=None):

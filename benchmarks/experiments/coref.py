@@ -203,8 +203,10 @@ def conll(gold: List[Set[Any]], found: List[Set[Any]]) -> Dict[str, float]:
     from scorch.scores import b_cubed, ceaf_e, muc
 
     scores = {"coref_muc": muc, "coref_b3": b_cubed, "coref_ceafe": ceaf_e}
+    # Where none is shared, scorch divides by zero.
+    shared = set().union(*gold) & set().union(*found)
     each = {
-        name: score(gold, found)[2] if found else 0.0 for name, score in scores.items()
+        name: score(gold, found)[2] if shared else 0.0 for name, score in scores.items()
     }
     return {**each, "coref_f": sum(each.values()) / 3}
 

@@ -8,12 +8,22 @@ import torch
 from spacy import registry
 from spacy.language import Language
 from spacy.training import Example
-from task import HighwayBiLSTM, Net, Task, Tok2Vec, TorchTask, classifier, in_two, pad
+from task import (
+    HighwayBiLSTM,
+    Net,
+    Task,
+    Tok2Vec,
+    TorchTask,
+    classifier,
+    in_two,
+    locked_dropout,
+    pad,
+)
 from thinc.api import Model
 from torch import Tensor, nn
 
 
-@registry.architectures("experiments.ESIM.v1")
+@registry.architectures("experiments.ESIM.v2")
 def build_esim(
     embed: Tok2Vec,
     output: Optional[Tok2Vec] = None,
@@ -24,18 +34,23 @@ def build_esim(
 
 
 class ESIM(Net):
+    """Dropout is at the input of each LSTM and of the classifier's layers, as Peters et
+    al. 2018 have it. After the encoder, words that both texts have would lose different
+    columns, and their difference and product say what the masks are.
+    """
+
     def __init__(self, hidden: int, dropout: float):
         super().__init__()
         self.hidden, self.dropout = hidden, dropout
 
     def build(self, width: int, output_width: int, labels: List[str]) -> None:
-        n, drop = self.hidden, self.dropout
-        self.encoder = HighwayBiLSTM(width, n, dropout=drop)
+        n = self.hidden
+        self.encoder = HighwayBiLSTM(width, n)
         self.project = nn.Sequential(
             nn.Linear(4 * (2 * n + output_width), n), nn.ReLU()
         )
-        self.composition = HighwayBiLSTM(n, n, dropout=drop)
-        self.classifier = classifier(8 * n, n, len(labels), drop)
+        self.composition = HighwayBiLSTM(n, n)
+        self.classifier = classifier(8 * n, n, len(labels), self.dropout)
         self.labels = {label: i for i, label in enumerate(labels)}
 
     def forward(self, xs: Any, outs: Any, docs: Any, golds: Any = None) -> Any:
@@ -60,7 +75,7 @@ class ESIM(Net):
         self, rows: List[Tensor], outs: List[Tensor]
     ) -> Tuple[Tensor, List[int], Tensor]:
         x, lengths, mask = pad(rows)
-        h = self.encoder(x, lengths)
+        h = self.encoder(self.drop(x), lengths)
         return torch.cat([h, pad(outs)[0]], dim=2) if outs else h, lengths, mask
 
     def compose(
@@ -70,10 +85,13 @@ class ESIM(Net):
         maximum over time, each (n, 2 * hidden).
         """
         m = torch.cat([a, a_tilde, a - a_tilde, a * a_tilde], dim=2)
-        v = self.composition(self.project(m), lengths)
+        v = self.composition(self.drop(self.project(m)), lengths)
         there = mask[:, :, None]
         mean = (v * there).sum(dim=1) / there.sum(dim=1)
         return mean, v.masked_fill(~there, -1e4).amax(dim=1)
+
+    def drop(self, x: Tensor) -> Tensor:
+        return locked_dropout(x, self.dropout, self.training)
 
 
 def align(

@@ -1,5 +1,6 @@
 """Plots of the results."""
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
@@ -37,8 +38,9 @@ def main_scores(
 
 
 def mean_and_deviation(scores: List[float]) -> Tuple[float, float]:
-    mean = statistics.mean(scores) if scores else 0.0
-    return mean, statistics.stdev(scores) if len(scores) > 1 else 0.0
+    """NaN, which is not drawn, where there is none."""
+    mean = statistics.mean(scores) if scores else math.nan
+    return mean, statistics.stdev(scores) if len(scores) > 1 else math.nan
 
 
 def grouped_bars(

@@ -188,6 +188,9 @@ class Task(TrainablePipe):
         sgd: Any = None,
         losses: Optional[Dict[str, float]] = None,
     ) -> Dict[str, float]:
+        """`drop`, which is [training] dropout, changes nothing: the module and the
+        listeners have rates of their own.
+        """
         losses = {} if losses is None else losses
         pairs = [(eg.predicted, eg.reference) for eg in examples]
         docs, golds = (list(part) for part in zip(*pairs))
