@@ -161,8 +161,10 @@ def read_texts(
     keep_empty (bool): With the empty lines of a .txt and the empty texts of a .jsonl.
     RAISES (CorpusError): If the file is damaged or is not UTF-8.
     """
-    how = {"strict": True, "keep_empty": keep_empty, "tokenized": tokenized}
-    for document in read_documents(path, **how):
+    documents = read_documents(
+        path, strict=True, keep_empty=keep_empty, tokenized=tokenized
+    )
+    for document in documents:
         for text in document if isinstance(document, list) else [document]:
             yield text.split() if tokenized and isinstance(text, str) else text
 

@@ -51,8 +51,8 @@ def score_cli(
         binary = typer.get_binary_stream("stdin")
         lines: Iterator[Any] = read_lines(text, binary, strict=True)
     else:
-        how = {"keep_empty": True, "tokenized": tokenizer.settings.tokenized}
-        lines = read_all(text, **how)
+        is_tokenized = tokenizer.settings.tokenized
+        lines = read_all(text, keep_empty=True, tokenized=is_tokenized)
     is_first = True
     # In batches: the text may be endless.
     for part in inputs.batch_by_length(lines, inputs.BATCH_LENGTH):

@@ -71,8 +71,7 @@ class BiLMShim(Shim):
         """The biLM, read now if it was not yet."""
         with LOCK:
             if self._model is None:
-                self._load(resolve(self.source))
-                self._is_of_source = True
+                self._load_source()
             return self._model
 
     def reset(self) -> None:
@@ -81,8 +80,11 @@ class BiLMShim(Shim):
         """
         with LOCK:
             if self._is_changed and self._is_of_source:
-                self._load(resolve(self.source))
-                self._is_of_source = True
+                self._load_source()
+
+    def _load_source(self) -> None:
+        self._load(resolve(self.source))
+        self._is_of_source = True
 
     @property
     def digest(self) -> str:
