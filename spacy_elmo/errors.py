@@ -361,3 +361,7 @@ class Warnings:
         "has diverged: begin again with a lower training.optimizer.learn_rate. If not, "
         "it overfits: training.keep_best keeps the best weights."
     )
+    W015 = (
+        "[ELMOW015] The best weights of this run so far, of step {step:,}, are lost: "
+        "{path} is not there. The weights of the next evaluation count as the best."
+    )

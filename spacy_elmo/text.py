@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Collection, Dict, Iterator, List, Union
 
 import srsly
+from spacy.attrs import LANG
 from spacy.lang.lex_attrs import LEX_ATTRS
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
@@ -118,6 +119,7 @@ def read_documents(
     strict: bool = False,
     keep_empty: bool = False,
     tokenized: bool = False,
+    lang: str = "",
 ) -> Iterator[Union[List[Any], Doc]]:
     """The documents of a file. A .txt is paragraphs, one per line, with an empty line
     after each document: a list of paragraphs each. A .jsonl is spaCy's raw text
@@ -129,6 +131,7 @@ def read_documents(
     keep_empty (bool): Each line of a .txt is a document, empty lines too; and an empty
         "text" is a paragraph.
     tokenized (bool): Of a "text" and its "tokens", the tokens are read.
+    lang (str): The language of the Docs.
     YIELDS (List[str] or List[List[str]] or Doc): Paragraphs of text, or of words.
     RAISES (CorpusError): If the file is damaged.
     """
@@ -136,7 +139,8 @@ def read_documents(
     try:
         with open_text(path) as file:
             if kind == ".spacy":
-                yield from DocBin().from_bytes(file.read()).get_docs(Vocab(LEX_ATTRS))
+                vocab = Vocab({**LEX_ATTRS, LANG: lambda _: lang})
+                yield from DocBin().from_bytes(file.read()).get_docs(vocab)
                 return
             lines = read_lines(path, file, strict=strict)
             if kind == ".jsonl":

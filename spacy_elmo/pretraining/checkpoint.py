@@ -54,6 +54,7 @@ def save_checkpoint(run: Run, output: Path) -> None:
         "seconds": run.seconds,
         "losses": run.losses,
         "best": list(run.best),
+        "n_worse": run.n_worse,
         "states": states,
         "settings": _identity(run),
         "weights": run.weights.state_dict(),
@@ -131,6 +132,7 @@ def _restore(saved: Dict[str, Any], run: Run) -> None:
     run.step, run.seconds = int(saved["step"]), float(saved["seconds"])
     step, perplexity = saved["best"]
     run.best = int(step), float(perplexity)
+    run.n_worse = int(saved.get("n_worse", 0))  # new after 0.2.1
 
 
 def _identity(run: Run) -> Dict[str, Any]:
@@ -144,7 +146,7 @@ def _identity(run: Run) -> Dict[str, Any]:
         "training.eval_tokens": settings.training.eval_tokens,
     }
     return {
-        "--init-from": bool(paths.init_from),
+        "paths.init_from": paths.init_from and Path(paths.init_from).name,
         **(dev if settings.training.compares_evaluations else {}),
         **dict_to_dot({"model": settings.options.to_dict(), "training": training}),
         "corpus.weights": corpus.weights,

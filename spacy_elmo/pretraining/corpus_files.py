@@ -6,6 +6,7 @@ import shutil
 from array import array
 from contextlib import contextmanager
 from errno import EFBIG, ENOSPC
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
@@ -120,11 +121,9 @@ def _read_sentences(
 ) -> Iterator[Tuple[int, Tokenized]]:
     """Each document with the number of its file, as sentences of words."""
     settings = tokenizer.settings
-    texts = (
-        (i, text)
-        for i, file in enumerate(files)
-        for text in read_documents(file, tokenized=settings.tokenized)
-    )
+    lang = tokenizer.nlp_config.get("lang", "")
+    read = partial(read_documents, tokenized=settings.tokenized, lang=lang)
+    texts = ((i, text) for i, file in enumerate(files) for text in read(file))
     quoted = with_ascii_quotes(texts, settings)
     documents = tokenize(quoted, tokenizer, settings.n_process)
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:

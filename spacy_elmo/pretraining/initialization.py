@@ -11,11 +11,17 @@ from torch import Tensor, nn
 
 from ..bilm import BiLM, Options
 from ..bilm.paths import find_files
-from ..errors import Errors, TrainingError
+from ..errors import Errors, TrainingError, unusable
+from ..storage import beside
 from ..weights import resolve
 from .language_model import LanguageModel, has_softmax
 from .softmax import Softmax
-from .vocabulary import UNK_ID
+from .vocabulary import UNK_ID, VOCABULARY
+
+NO_WORDS = (
+    "is not there, and the model has a softmax. Copy the model's there; those of an "
+    "archive are not read: unpack it"
+)
 
 
 def initialize(bilm: BiLM, seed: int) -> BiLM:
@@ -59,6 +65,7 @@ def find_start(options: Options, name_or_path: Union[str, Path]) -> Path:
     """The path of the model that a run starts from, without reading its weights.
 
     RAISES (MissingWeights): If there is none.
+    RAISES (CorpusError): If it has a softmax without its words.
     RAISES (TrainingError): If its geometry is not that of the config.
     """
     path = resolve(name_or_path)
@@ -69,6 +76,9 @@ def find_start(options: Options, name_or_path: Union[str, Path]) -> Path:
     different = [f"{name} is {ours[name]}, there {theirs[name]}" for name in names]
     if different:
         raise TrainingError(Errors.E060.format(path=path, what=", ".join(different)))
+    vocabulary = beside(path, VOCABULARY)
+    if has_softmax(path) and not vocabulary.is_file():
+        raise unusable(vocabulary, NO_WORDS)
     return path
 
 

@@ -42,6 +42,7 @@ class Run:
     seconds: float = 0.0
     losses: List[float] = field(default_factory=list)  # since the last line of the log
     best: Tuple[int, float] = (0, math.inf)  # step and perplexity
+    n_worse: int = 0  # evaluations since then
 
     @property
     def mean_begins(self) -> int:

@@ -31,7 +31,7 @@ from ..bilm.precision import choose_precision
 from ..bilm.tuning import MIN_STEPS_TO_COMPILE
 from ..errors import CorpusError, Errors, TrainingError, Warnings
 from ..processes import STOPS, handling
-from ..storage import beside, hold, remove_leftovers
+from ..storage import beside, hold, remove_leftovers, replacing
 from ..weights import resolve
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import Settings, read_config
@@ -74,7 +74,7 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
         if processes.is_first:
             busy = TrainingError(Errors.E114.format(path=output))
             stack.enter_context(hold(output / LOCK_FILE, busy))
-            for name in (CHECKPOINT, LOG, VOCABULARY, OPTIONS_FILE, WEIGHTS_FILE):
+            for name in (CHECKPOINT, OPTIONS_FILE, WEIGHTS_FILE, *RUN_FILES):
                 remove_leftovers(output, name)
             _check_output(output)
         start = settings.paths.init_from
@@ -87,6 +87,7 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
         _check_vocabulary(settings, train, dev)
         run = prepare_run(settings, train, processes)
         load_checkpoint(run, output)
+        _check_best(run, output)
         words = train.words[: train.vocab_size]
         if start and run.step == 0:
             load_start(run.bilm, run.softmax, words, start)
@@ -98,7 +99,8 @@ def pretrain(settings: Settings, output: Path) -> Optional[Perplexity]:
             if run.step:
                 msg.info(f"Resuming after step {run.step:,} of {run.n_steps:,}.")
             # Not before it is sure that the folder holds no other run.
-            Config(settings.config).to_disk(output / CONFIG_FILE)
+            with replacing(output / CONFIG_FILE) as temporary:
+                Config(settings.config).to_disk(temporary)
             write_vocabulary(output / VOCABULARY, words)
             log = Log(settings, output, run.step, run.n_steps)
         return _Training(run, dev, output, log).train()
@@ -115,6 +117,17 @@ def _check_output(output: Path) -> None:
         for file in output.glob(pattern):
             if file.name not in own:
                 raise CorpusError(Errors.E111.format(path=file))
+
+
+def _check_best(run: Run, output: Path) -> None:
+    """If the best weights so far are lost, the next ones are the best."""
+    files = (output / OPTIONS_FILE, output / WEIGHTS_FILE)
+    if run.settings.training.keep_best and not math.isinf(run.best[1]):
+        for file in files:
+            if not file.is_file():
+                msg.warn(Warnings.W015.format(path=file, step=run.best[0]))
+                run.best = run.step, math.inf
+                return
 
 
 def keep_freed_memory() -> None:
@@ -224,9 +237,11 @@ class _Training:
             msg.warn(Warnings.W014.format(step=run.step, **values))
         # The first is the best until then, even if it is infinite.
         if found.average < best or math.isinf(best):
-            run.best = run.step, found.average
+            run.best, run.n_worse = (run.step, found.average), 0
             if keep_best and run.processes.is_first:
                 write_model(run.bilm, run.softmax, self.output)
+        else:
+            run.n_worse += 1
 
     def _average(self) -> None:
         run, due = self.run, self._is_due(self.settings.checkpoint_steps)
@@ -253,6 +268,8 @@ class _Training:
         if run.mean is not None and int(run.mean.n_averaged):
             run.weights.load_state_dict(run.mean.module.state_dict())
         if self.settings.keep_best:
+            if math.isinf(run.best[1]):  # lost after the last update
+                self._evaluate()
             run.processes.wait()  # for the first one, which has written it
             words = run.rows.corpus.words[: run.softmax.vocab_size]
             load_start(run.bilm, run.softmax, words, self.output)
@@ -269,8 +286,8 @@ class _Training:
         return self.run.step % every == 0 or self.run.step == self.run.n_steps
 
     def _is_out_of_patience(self) -> bool:
-        patience, since = self.settings.patience, self.run.step - self.run.best[0]
-        return patience is not None and since // self.settings.eval_steps >= patience
+        patience = self.settings.patience
+        return patience is not None and self.run.n_worse >= patience
 
     def _perplexity(self, max_tokens: int) -> Perplexity:
         run = self.run

@@ -21,8 +21,8 @@ from .raw_text import HELDOUT, TEXT, Survey
 
 PROJECT, META = "project.yml", "meta.json"
 PRETRAINING, PIPELINE = "pretrain_small.cfg", "ner_tagger.cfg"
-# Longest words in characters: the smallest of these that cuts fewer than one word in
-# ten thousand.
+# Longest words in characters: that of the config, or the smallest of these above it, so
+# that fewer than one word in ten thousand is cut.
 MAX_CHARACTERS = (50, 75, 100, 150)
 MAX_CUT = 0.0001
 # Steps that are run and, after those of the warm-up, timed.
@@ -71,9 +71,12 @@ def pretrain_config(
     config = Config(settings.model_dump(include=set(Sections.model_fields)))
     config["nlp"] = nlp_config
     config["corpus"]["tokenized"] = tokenized
-    fitting = [n for n in MAX_CHARACTERS if survey.share_cut(n) < MAX_CUT]
-    char_cnn = config["model"]["char_cnn"]
-    char_cnn["max_characters_per_token"] = (*fitting, MAX_CHARACTERS[-1])[0]
+    if not config["paths"]["init_from"]:  # it has that of its weights
+        char_cnn = config["model"]["char_cnn"]
+        own = char_cnn["max_characters_per_token"]
+        sizes = [own, *(n for n in MAX_CHARACTERS if n > own)]
+        fitting = [n for n in sizes if survey.share_cut(n) < MAX_CUT]
+        char_cnn["max_characters_per_token"] = (*fitting, sizes[-1])[0]
     config["training"]["precision"] = "auto"
     # The project's steps run in its folder.
     for section, key in (("vocabulary", "path"), ("paths", "init_from")):

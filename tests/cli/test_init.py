@@ -253,6 +253,20 @@ def test_evaluations_take_a_twentieth_of_the_time(given):
     assert 0 < 10 * training["eval_tokens"] <= training["max_tokens"] / 20
 
 
+@pytest.mark.parametrize("length, window", [(5, 16), (20, 50), (60, 75), (200, 150)])
+def test_the_window_is_that_of_the_config_if_words_fit(tmp_path, length, window):
+    """That of a start is that of its weights."""
+    survey = Survey(4_000_000, 8000, 80_000, 0, Counter({length: 4_080_000}))
+    for start in (None, "start"):
+        config = made_up.pretrain_config("")
+        config["model"]["char_cnn"]["max_characters_per_token"] = 16
+        config["paths"]["init_from"] = start
+        Config(config).to_disk(tmp_path / "own.cfg")
+        found = pretrain_config(tmp_path / "own.cfg", {"lang": "de"}, False, survey)
+        char_cnn = found["model"]["char_cnn"]
+        assert char_cnn["max_characters_per_token"] == (16 if start else window)
+
+
 def test_text_that_is_not_there_is_told_before_any_question(elmo, tmp_path):
     """And what SIGTERM does is as before: a process that forks later would hand
     KeyboardInterrupt on to its children."""

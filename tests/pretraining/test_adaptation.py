@@ -6,7 +6,7 @@ import torch
 from runs import read_log
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.errors import MissingWeights, TrainingError
+from spacy_elmo.errors import CorpusError, MissingWeights, TrainingError
 from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.language_model import read_softmax
 from spacy_elmo.pretraining.training import pretrain
@@ -95,6 +95,20 @@ def test_a_run_resumes_where_its_start_has_gone(trained, tmp_path, stop_at):
     assert log[-1]["final"]
 
 
+def test_a_run_with_another_start_does_not_resume(trained, tmp_path, stop_at):
+    other = shutil.copytree(trained, tmp_path / "other")
+    text = (tmp_path / "train.txt").read_text()
+    stop_at(3)
+    often = {"training.checkpoint_steps": 2}
+    with pytest.raises(KeyboardInterrupt):
+        adapt(trained, tmp_path, text, often)
+    stop_at(None)
+    config = (tmp_path / "domain" / "config.cfg").read_text()
+    with pytest.raises(TrainingError, match=r"ELMO110.*\(paths.init_from\)"):
+        adapt(other, tmp_path, text, often)
+    assert (tmp_path / "domain" / "config.cfg").read_text() == config
+
+
 def test_words_of_both_vocabularies_keep_their_rows(trained, tmp_path):
     text = made_up.text(60).replace("cat", "zebra")
     out = adapt(trained, tmp_path, text, STAND_STILL)
@@ -128,6 +142,13 @@ def test_the_biLM_of_another_geometry_is_refused_before_text_is_read(trained, tm
 def test_a_start_that_is_not_there_is_noticed_before_text_is_read(trained, tmp_path):
     with pytest.raises(MissingWeights, match="nowhere"):
         adapt(tmp_path / "nowhere", tmp_path, "any text")
+    assert not (tmp_path / "domain" / "corpus").exists()
+
+
+def test_a_softmax_without_its_words_is_noticed_before_text_is_read(trained, tmp_path):
+    archive = shutil.make_archive(str(tmp_path / "start"), "zip", trained)
+    with pytest.raises(CorpusError, match=r"ELMO051.*vocab\.txt.*unpack"):
+        adapt(archive, tmp_path, "any text")
     assert not (tmp_path / "domain" / "corpus").exists()
 
 

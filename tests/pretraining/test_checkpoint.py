@@ -1,4 +1,6 @@
+import errno
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -7,6 +9,7 @@ import made_up
 import pytest
 import torch
 from runs import assert_same_run, losses, read_log, weights
+from thinc.api import Config
 
 from spacy_elmo.errors import CorpusError, TrainingError
 from spacy_elmo.pretraining import checkpoint, training
@@ -77,7 +80,7 @@ def test_a_model_without_its_checkpoints_is_not_lost(make_settings, tmp_path):
 def test_only_a_run_with_the_same_settings_goes_on(make_settings, tmp_path):
     pretrain(make_settings(), tmp_path / "out")
     config = (tmp_path / "out" / "config.cfg").read_text()
-    with pytest.raises(TrainingError, match=r"ELMO110.*\(--init-from\)"):
+    with pytest.raises(TrainingError, match=r"ELMO110.*\(paths.init_from\)"):
         start = {"paths.init_from": str(tmp_path / "out")}
         pretrain(make_settings(overrides=start), tmp_path / "out")
     for name, value in {"dropout": 0.2, "keep_best": True}.items():
@@ -255,6 +258,23 @@ def test_a_run_is_saved_by_time_too(make_settings, tmp_path, stop_at):
     assert saved["step"] == 3
 
 
+def test_a_full_disk_leaves_the_config(make_settings, tmp_path, monkeypatch):
+    """It says how the text was tokenized."""
+
+    def full(config, path):
+        path.write_text("[nlp]")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    settings, config = make_settings(), tmp_path / "out" / "config.cfg"
+    pretrain(settings, tmp_path / "out")
+    before = config.read_text()
+    monkeypatch.setattr(Config, "to_disk", full)
+    with pytest.raises(OSError, match=re.escape(str(config))):
+        pretrain(settings, tmp_path / "out")
+    assert config.read_text() == before
+    assert not list((tmp_path / "out").glob(".*"))
+
+
 def test_two_runs_do_not_share_a_folder(make_settings, tmp_path):
     output = tmp_path / "out"
     with hold(output / training.LOCK_FILE):
@@ -284,6 +304,24 @@ def test_the_best_weights_are_the_best_on_one_text(make_settings, tmp_path):
     settings = make_settings(keep_best=True, overrides=other)
     with pytest.raises(TrainingError, match=r"ELMO110.*dev.*\(text\)"):
         pretrain(settings, tmp_path / "out")
+
+
+def test_lost_best_weights_are_those_of_the_next_evaluation(
+    make_settings, tmp_path, stop_at, capsys
+):
+    """They are in no checkpoint."""
+    settings, output = make_settings(**{**NOISY, "max_tokens": 160}), tmp_path / "out"
+    stop_at(3)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(settings, output)
+    stop_at(None)
+    # At the second time, no update is left.
+    for is_lost in (True, True, False):
+        if is_lost:
+            (output / "weights.hdf5").unlink()
+        pretrain(settings, output)
+        assert ("ELMOW015" in capsys.readouterr().out) == is_lost
+        assert (output / "weights.hdf5").is_file()
 
 
 def test_a_mean_of_another_part_of_the_run_begins_anew(
@@ -332,6 +370,18 @@ def test_patience_is_with_the_same_held_out_text(
         (tmp_path / "dev.txt").write_text(made_up.text(9, seed=2))
     with pytest.raises(TrainingError, match="ELMO110"):
         pretrain(settings, tmp_path / "out")
+
+
+def test_patience_counts_evaluations_that_were_made(make_settings, tmp_path, stop_at):
+    """Not those that the intervals of today would have made before."""
+    how = {"patience": 3, "max_tokens": 400, "checkpoint_steps": 1}
+    stop_at(6)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(make_settings(eval_steps=100, **how), tmp_path / "out")
+    stop_at(None)
+    pretrain(make_settings(eval_steps=2, **how), tmp_path / "out")
+    found = [line["step"] for line in read_log(tmp_path / "out") if "average" in line]
+    assert found == [8, 10]
 
 
 def test_patience_ends_a_run_without_gain(make_settings, tmp_path):

@@ -3,6 +3,8 @@ import shutil
 
 import numpy as np
 import pytest
+from spacy.tokens import Doc, DocBin
+from spacy.vocab import Vocab
 
 from spacy_elmo.bilm.characters import words_to_ids
 from spacy_elmo.errors import CorpusError
@@ -256,3 +258,17 @@ def test_held_out_text_has_the_vocabulary_of_the_training_text(make_settings, tm
     train, dev = load_corpora(settings, tmp_path / "out")
     assert train.vocab_size == dev["dev.txt"].vocab_size == 10
     assert train.words[:10] == dev["dev.txt"].words[:10]
+
+
+def test_docs_have_the_sentences_of_their_language(make_corpus, tmp_path):
+    """A Greek question ends with what looks like a semicolon."""
+    words = ["Ποιος", "είναι", ";", "Είμαι", "εγώ", "."]
+    DocBin(docs=[Doc(Vocab(), words=words)]).to_disk(tmp_path / "text.spacy")
+    settings = CorpusSettings(tokenized=False)
+    for lang, n_sentences in (("el", 2), ("en", 1)):
+        tokenizer = Tokenizer({"lang": lang}, settings)
+        cache, vocabulary = tmp_path / lang, VocabularySettings(min_count=1)
+        corpus = load_corpus(
+            [tmp_path / "text.spacy"], cache, tokenizer, vocabulary, 16
+        )
+        assert corpus.counts.sentences == n_sentences
