@@ -20,10 +20,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
     RAISES (OSError): If it cannot be written, with the name of `path`.
     """
-    path = path.resolve()
     if path.exists() and not path.is_file():
-        yield path
+        yield path  # as it is: /dev/stdout may lead to a pipe, which has no path
         return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

@@ -1,5 +1,6 @@
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,18 @@ def test_a_symbolic_link_stays_one(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_without_a_path_is_written_to():
+    """Such is that of /dev/stdout."""
+    if not os.path.isdir("/dev/fd"):
+        pytest.skip("no such names here")
+    end, start = os.pipe()
+    with replacing(Path(f"/dev/fd/{start}")) as target:
+        target.write_text("text")
+    os.close(start)
+    with os.fdopen(end) as pipe:
+        assert pipe.read() == "text"
+
+
 def test_a_pipe_is_written_to(tmp_path):
     pipe, read = tmp_path / "pipe", []
     os.mkfifo(pipe)

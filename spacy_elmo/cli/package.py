@@ -1,3 +1,4 @@
+import json
 import math
 import shutil
 import subprocess
@@ -174,7 +175,8 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
     write_tokenizer(bilm, module)
     srsly.write_json(module / "meta.json", meta)
     fields = {"name": meta["name"], "version": meta["version"], "requires": __version__}
-    fields["license"] = srsly.json_dumps(meta["license"])  # TOML quotes as JSON does
+    # TOML quotes as JSON does, but has no surrogates
+    fields["license"] = json.dumps(meta["license"], ensure_ascii=False)
     (module / "__init__.py").write_text(INIT.format(**fields), encoding="utf8")
     (folder / "pyproject.toml").write_text(PYPROJECT.format(**fields), encoding="utf8")
     (folder / "README.md").write_text(card, encoding="utf8")

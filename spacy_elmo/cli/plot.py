@@ -47,6 +47,8 @@ def plot_cli(
         panel.grid(alpha=0.3)
         if panel.lines:
             panel.legend(fontsize="small")
+    if output_path.is_dir():
+        output_path /= "log.png"
     if not output_path.suffix:
         output_path = output_path.with_suffix(".png")  # as matplotlib would
     output_path.parent.mkdir(parents=True, exist_ok=True)

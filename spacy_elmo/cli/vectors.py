@@ -54,6 +54,7 @@ def vectors_cli(
             layer=inputs.choose_layer(elmo, layer),
             max_words=max_words,
             min_count=min_count,
+            keep=words,
         )
         if not known:
             raise unusable(text, f"no word is in it {min_count} times or more")

@@ -3,7 +3,7 @@
 """
 
 from collections import Counter, defaultdict
-from typing import Any, DefaultDict, Iterable, List, Tuple
+from typing import Any, Collection, DefaultDict, Iterable, List, Tuple
 
 import numpy as np
 import torch
@@ -26,18 +26,20 @@ def average_contexts(
     layer: Layer = "top",
     max_words: int = 20_000,
     min_count: int = 1,
+    keep: Collection[str] = (),
 ) -> Tuple[List[str], Floats]:
     """The most frequent words of a text, each with the mean of its vectors in it.
 
     batches (Iterable[List[Doc]]): The text, which is read once. Memory is bounded:
         whenever there are more than SPARE * max_words words, the rarer half of them is
         forgotten (lossy counting).
+    keep (Collection[str]): Words that are neither forgotten nor too rare.
     layer (int or str or Sequence[float]): See spacy_elmo.set_vector_hooks.
     RETURNS (Tuple[List[str], Floats]): The words by falling frequency, and their
         vectors, shape (n_words, width).
     """
     elmo.model.initialize()
-    width = elmo.model.get_dim("nO")
+    width, kept = elmo.model.get_dim("nO"), set(keep)
     counts: Counter[str] = Counter()
     sums: DefaultDict[str, Any] = defaultdict(lambda: np.zeros(width))
     for docs in batches:
@@ -47,10 +49,15 @@ def average_contexts(
                 if _is_one_word(token.text):
                     counts[token.text] += 1
                     sums[token.text] += x
-        if len(counts) > SPARE * max_words:
+        if len(counts) > SPARE * max_words + len(kept):
             for word, _ in counts.most_common()[len(counts) // 2 :]:
-                del counts[word], sums[word]
-    words = [word for word, n in counts.most_common(max_words) if n >= min_count]
+                if word not in kept:
+                    del counts[word], sums[word]
+    words = [
+        word
+        for rank, (word, n) in enumerate(counts.most_common())
+        if (rank < max_words and n >= min_count) or word in kept
+    ]
     means = [sums[word] / counts[word] for word in words]
     return words, np.array(means, dtype=np.float32).reshape(-1, width)
 

@@ -119,6 +119,16 @@ def test_null_in_a_meta_json_is_as_if_it_were_not_there(trained, elmo, tmp_path)
     assert " Novels " in card
 
 
+def test_a_license_may_have_any_character(trained, elmo, tmp_path):
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
+    license = '\U0001f12f "free" \\o/ \u00a9'
+    given = ["--license", license, "--build", "none"]
+    assert elmo("package", trained[0], tmp_path, *given).exit_code == 0
+    (pyproject,) = tmp_path.rglob("pyproject.toml")
+    project = tomllib.loads(pyproject.read_text(encoding="utf8"))["project"]
+    assert project["license"]["text"] == license
+
+
 def test_a_version_is_a_string(trained, elmo, tmp_path):
     path = tmp_path / "mine.json"
     srsly.write_json(path, {"license": "CC0", "version": 1.0})

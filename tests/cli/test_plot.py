@@ -24,6 +24,12 @@ def test_a_picture_without_a_suffix_gets_one(elmo, trained, tmp_path):
     assert (tmp_path / "curve.png").is_file()
 
 
+def test_a_folder_gets_a_picture(elmo, trained, tmp_path):
+    pytest.importorskip("matplotlib")
+    elmo("plot", trained[0], "-o", tmp_path)
+    assert (tmp_path / "log.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_torn_lines_are_left_out(elmo, tmp_path):
     pytest.importorskip("matplotlib")
     log = tmp_path / "log.jsonl"

@@ -36,6 +36,10 @@ def test_the_most_frequent_words_are_kept(nlp, batches):
     elmo = nlp.get_pipe("elmo")
     assert average_contexts(elmo, batches, max_words=3)[0] == ["a", "play", "."]
     assert average_contexts(elmo, batches, min_count=3)[0] == ["a", "play"]
+    kept = average_contexts(elmo, batches, max_words=1, keep=["game", "no", "She"])
+    wanted = means(nlp, -1)
+    assert kept[0] == ["a", "She", "game"]
+    np.testing.assert_allclose(kept[1], [wanted[w] for w in kept[0]], atol=1e-5)
     words, vectors = average_contexts(elmo, [])
     assert words == [] and vectors.shape == (0, 12)
 
