@@ -11,6 +11,7 @@ from spacy.tokens import Doc, DocBin, Token
 from spacy.vocab import Vocab
 
 from ..errors import CorpusError, Errors, unusable
+from ..pretraining.tokenizer import make_doc
 from ..text import CONVERT, CONVERT_UTF16, UTF16, open_text, suffix_of
 
 # Sentences of a Doc, so that the parser learns where one ends.
@@ -208,11 +209,13 @@ def components_for(docs: Docs) -> List[str]:
 def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
     """The share of a treebank's tokens that a tokenizer makes too, and examples of
     the others, each with what it makes of them.
+
+    RAISES (CorpusError): If the tokenizer takes no such text.
     """
     n = same = 0
     examples: List[str] = []
     for doc in docs:
-        found = nlp.make_doc(doc.text)
+        found = make_doc(nlp, doc.text)
         for token in doc:
             end = token.idx + len(token)
             span = found.char_span(token.idx, end, alignment_mode="expand")

@@ -1,10 +1,12 @@
 import gzip
+import re
 
 import pytest
+import spacy
 from made_up import CONLLU
 
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.recipe.treebank import components_for, read_treebank
+from spacy_elmo.recipe.treebank import compare_tokens, components_for, read_treebank
 
 WITHOUT_HEADS = "".join(
     "\t".join([*line.split("\t")[:6], "_", "_", "_", "_"]) + "\n" if line else "\n"
@@ -20,6 +22,16 @@ def read(tmp_path):
         return read_treebank(path)
 
     return read
+
+
+def test_a_tokenizer_is_compared_with_the_treebank(read):
+    docs, nlp = read(CONLLU.replace("Buch", "E-Buch")), spacy.blank("de")
+    assert compare_tokens(docs, nlp) == (1.0, [])
+    nlp.tokenizer.infix_finditer = lambda text: re.finditer("-", text)
+    assert compare_tokens(docs, nlp) == (0.8, ["'E-Buch' becomes 'E - Buch'"])
+    nlp.tokenizer = {}.__getitem__
+    with pytest.raises(CorpusError, match="ELMO051.*'Anna liest das E-Buch.*KeyError"):
+        compare_tokens(docs, nlp)
 
 
 def test_a_treebank_without_xpos_has_no_tags(read):
