@@ -343,6 +343,90 @@ def test_a_result_of_a_config_that_has_changed_is_stale(monkeypatch, tmp_path):
     assert run.is_stale(result, "", tmp_path)
 
 
+def test_weights_are_known_by_their_content_whatever_their_names(
+    tiny_weights, tmp_path
+):
+    settings = {"cfg": "tags", "encoder": "cnn_elmo", "set": {}, "limit": 0}
+    found = set()
+    for i in range(2):
+        model = tmp_path / str(i)
+        model.mkdir()
+        for name in ("options.json", "weights.hdf5"):
+            shutil.copy(tiny_weights / name, model / f"small_{name}")
+        with (model / "small_weights.hdf5").open("ab") as file:
+            file.write(b"x" * i)
+        archive = shutil.make_archive(str(model), "zip", model)
+        for weights in (str(model), archive):
+            found.add(run.made_of(settings, weights, tmp_path)["biLM"])
+    assert len(found) == 4
+
+
+@pytest.fixture
+def experiments(monkeypatch, tmp_path):
+    """Two that share their runs, each of which has the number of its training for a
+    score."""
+    n = iter(range(100))
+
+    def train(settings, data, weights, work, folder, jobs):
+        model = folder / "output" / "model-best"
+        model.mkdir(parents=True)
+        score = next(n)
+        (model / "score").write_text(str(score))
+        costs = {"cpu_hours": 0.5, "words_per_second": 9, "disk_mb": 7}
+        return {"score": score, "scores": {"f": score}, "machine": "M", **costs}
+
+    monkeypatch.setattr(run, "train", train)
+    names = {"cfg": "names", "data": "wnut17", "scores": {"f": "names"}}
+    arms = {"without": {"encoder": "hashed"}, "floret": {"encoder": "static"}}
+    arms["floret"]["vectors"] = "vectors"
+    paths = []
+    for name in ("a", "b"):
+        plan = {"title": name, "description": name, "seeds": [0, 1], "arms": arms}
+        paths.append(tmp_path / name / "experiment.yml")
+        paths[-1].parent.mkdir()
+        srsly.write_yaml(paths[-1], {**plan, "tasks": {"names": names}})
+    return paths
+
+
+def scores_in(experiment):
+    runs = srsly.read_json(experiment.with_name("results.json"))["runs"]
+    return [result["score"] for result in runs.values()]
+
+
+def run_all(experiment, only="*/without/*", **how):
+    run.main(experiment, experiment, work=experiment.parents[1], only=only, **how)
+    return scores_in(experiment)
+
+
+def test_what_is_run_afresh_goes_before_what_another_experiment_has(experiments):
+    a, b = experiments
+    assert run_all(a) == run_all(b) == [0, 1]
+    shutil.rmtree(a.parents[1] / "results")
+    assert run_all(a, "*/without/*/1", fresh=True) == [0, 2]
+    assert run_all(a, "nothing") == [0, 2]
+    assert scores_in(b) == [0, 1]
+
+
+def test_a_pipeline_is_kept_of_the_run_that_has_the_result(experiments):
+    a = experiments[0]
+    kept = a.parents[1] / "pipelines" / "names" / "without" / "all" / "0" / "score"
+    assert run_all(a, "*/without/*/0", keep=True) == [0]
+    assert run_all(a, "*/without/*/0", keep=True) == [0]
+    plan = srsly.read_yaml(a)
+    plan["arms"]["without"]["set"] = {"training.patience": 3000}
+    srsly.write_yaml(a, plan)
+    assert run_all(a, "*/without/*/0") == [1]
+    assert kept.read_text() == "0"
+    assert run_all(a, "*/without/*/0", keep=True) == [2]
+    assert kept.read_text() == "2"
+
+
+def test_what_a_run_lacks_is_said_before_any_is_trained(experiments):
+    with pytest.raises(SystemExit, match="names/floret/all/0 needs .*vectors"):
+        run_all(experiments[0], "*")
+    assert not experiments[0].with_name("results.json").is_file()
+
+
 @pytest.mark.parametrize("name", ["ud", "ud_finetune"])
 def test_a_treebank_is_learned_and_scored(name, tiny_weights, tmp_path):
     nlp = spacy.blank("en")

@@ -34,6 +34,7 @@ from spacy.util import load_config
 from task import create_corpus, to_predict
 from thinc.api import Config
 
+from spacy_elmo.bilm.paths import find_files
 from spacy_elmo.errors import WeightsError
 from spacy_elmo.storage import sha256
 from spacy_elmo.weights import resolve
@@ -46,6 +47,8 @@ from harness import machine, machines, table  # noqa: E402
 Run = Dict[str, Any]
 Plan = Dict[str, Any]
 
+# Keys of a run, which name files in WORK. spaCy has them in [initialize], too.
+BEGINNINGS = ("vectors", "init_tok2vec")
 CONVERTING = Lock()
 NOT_RUN = "-"
 COSTS = (
@@ -73,21 +76,26 @@ def main(
     plan = srsly.read_yaml(experiment)
     path = experiment.resolve().parent / "results.json"
     runs = runs_of(plan)
-    known = sorted(path.parent.parent.glob("*/results.json"))
-    if fresh:
-        path.unlink(missing_ok=True)
-        known = [path]
+    # Its own last: of two results of a run, the last counts.
+    known = sorted(path.parent.parent.glob("*/results.json"), key=path.__eq__)
     done = done_of(runs, known)
+    wanted = {key: run for key, run in runs.items() if fnmatch.fnmatch(key, only)}
+    if fresh:
+        done = {key: result for key, result in done.items() if key not in wanted}
+        write_runs(path, runs, done)
+    wanted = {
+        key: run
+        for key, run in wanted.items()
+        if keep or key not in done or is_stale(done[key], weights, work)
+    }
+    for key, run in wanted.items():
+        for file in files_of(run, work).values():
+            if not file.exists():
+                raise SystemExit(f"{key} needs {file}: make it first (see README.md).")
     with ThreadPoolExecutor(jobs) as pool:
         waiting = {
             pool.submit(train_once, run, data, weights, work, jobs, key * keep): key
-            for key, run in runs.items()
-            if fnmatch.fnmatch(key, only)
-            and (
-                key not in done
-                or is_stale(done[key], weights, work)
-                or (keep and not (work / "pipelines" / key).is_dir())
-            )
+            for key, run in wanted.items()
         }
         for future in as_completed(waiting):
             if future.exception():
@@ -189,7 +197,9 @@ def train_once(
     key = digest({**run, **made})
     path = work / "results" / f"{key[:16]}.json"
     kept = work / "pipelines" / keep_as
-    if not path.is_file() or (keep_as and not kept.is_dir()):
+    mark = kept / "run.txt"  # of which run it is
+    is_kept = mark.is_file() and mark.read_text() == key
+    if not path.is_file() or (keep_as and not is_kept):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = work / "runs" / key[:16]
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped
@@ -197,9 +207,16 @@ def train_once(
         write_json(path, {**result, **made})
         if keep_as:
             kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(kept, ignore_errors=True)
             (folder / "output" / "model-best").rename(kept)
+            mark.write_text(key)
         shutil.rmtree(folder)
     return dict(srsly.read_json(path))
+
+
+def files_of(run: Run, work: Path) -> Dict[str, Path]:
+    """What a run begins with, and other commands make."""
+    return {key: work / run[key] for key in BEGINNINGS if key in run}
 
 
 def made_of(run: Run, weights: str, work: Path) -> Dict[str, str]:
@@ -208,14 +225,20 @@ def made_of(run: Run, weights: str, work: Path) -> Dict[str, str]:
     """
     config = make_config(run)
     found = {"config": digest(config)[:16]}
-    paths = {key: work / run[key] for key in ("vectors", "init_tok2vec") if key in run}
+    paths = files_of(run, work)
     if "elmo" in config["nlp"]["pipeline"]:
-        paths["biLM"] = resolve(weights) / "weights.hdf5"
+        paths["biLM"] = weights_file(weights)
     for name, path in paths.items():
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        all_of_them = "".join(sha256(file) for file in files if file.is_file())
+        all_of_them = "".join(sha256(file) for file in files if not file.is_dir())
         found[name] = hashlib.sha256(all_of_them.encode()).hexdigest()[:16]
     return found
+
+
+def weights_file(weights: str) -> Path:
+    """The file with the weights of a biLM, or the archive that it is in."""
+    path = resolve(weights)
+    return path if path.is_file() else Path(find_files(path).weights_name)
 
 
 def digest(settings: Any) -> str:
@@ -256,9 +279,8 @@ def train(
         "--system.seed", str(run["seed"]),
         "--training.logger.output_file", str(folder / "log.jsonl"),
     ]  # fmt: skip
-    for key in ("vectors", "init_tok2vec"):
-        if key in run:
-            command += [f"--initialize.{key}", str(work / run[key])]
+    for key, path in files_of(run, work).items():
+        command += [f"--initialize.{key}", str(path)]
     costs = run_process(command, folder / "printed.txt", jobs)
     records = list(srsly.read_jsonl(folder / "log.jsonl"))
     best = best_of(records)

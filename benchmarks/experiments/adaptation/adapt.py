@@ -19,7 +19,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 from data import convert  # noqa: E402
 from harness import machine, run_python, save, table  # noqa: E402
 from plots import grouped_bars, mean_and_deviation  # noqa: E402
-from run import cell, scores_of  # noqa: E402
+from run import cell, scores_of, weights_file  # noqa: E402
 from run import main as run_experiment  # noqa: E402
 
 from spacy_elmo.storage import beside, sha256  # noqa: E402
@@ -39,7 +39,7 @@ def main(
     """Write results.md, results.json and results.png."""
     rows: Dict[str, Any] = {}
     # What is there of other weights is theirs.
-    work = work / sha256(resolve(weights) / "weights.hdf5")[:12]
+    work = work / sha256(weights_file(weights))[:12]
     for task, name in TASKS.items():
         texts = [
             plain_text(convert(data, name, part, work / "corpus"), work)

@@ -8,9 +8,10 @@ Needs floret (`pip install ".[experiments]"`). What is there already is not made
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Iterator, List
 
@@ -36,7 +37,6 @@ FLORET = {
 RUN = {
     "cfg": "tags", "encoder": "cnn", "set": {}, "limit": 0, "init_tok2vec": None,
 }  # fmt: skip
-SAVE_EVERY = 100  # batches
 RULES = {"@tokenizers": "spacy.Tokenizer.v1"}
 COMPONENTS = str(HERE.parent / "components.py")
 
@@ -86,7 +86,6 @@ def make_tok2vecs(
                 file.write(json.dumps({"text": paragraph}) + "\n")
     config = make_config(RUN)
     config["nlp"].update(lang=lang, tokenizer=RULES)
-    config["pretraining"]["n_save_every"] = SAVE_EVERY
     config.to_disk(work / "base.cfg")
     run_python(
         "-m", "spacy", "init", "fill-config", work / "base.cfg", config_path,
@@ -106,25 +105,21 @@ def make_tok2vecs(
                 "--paths.raw_text", str(raw), *options,
             ]  # fmt: skip
             run_for(60 * (mark - before), command)
-            shutil.copy(newest(output), found)
+            shutil.copy(output / "model-last.bin", found)
         before, options = mark, ["--resume-path", str(found), "--epoch-resume", "1"]
 
 
 def run_for(seconds: float, command: List[str]) -> None:
-    process = subprocess.Popen(command)
-    end = time.monotonic() + seconds
-    while process.poll() is None and time.monotonic() < end:
-        time.sleep(1)
-    if process.poll() not in (None, 0):
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    process.kill()
-    process.wait()
-
-
-def newest(output: Path) -> Path:
-    """The last file but one: the last may not be whole."""
-    files = sorted(output.glob("model*.bin"), key=lambda file: file.stat().st_mtime)
-    return files[-2] if len(files) > 1 else files[-1]
+    """Interrupt a command after some time: `spacy pretrain` then saves what it has."""
+    # A job in the background ignores SIGINT, and so would what it starts.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, preexec_fn=heed)
+    try:
+        if process.wait(seconds):
+            raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        process.wait()
 
 
 def paragraphs(text: str) -> Iterator[str]:

@@ -46,7 +46,8 @@ other two in 33 or 34 of an EPYC with bfloat16. They have today's recipe; Hungar
 ten minutes had a learning rate of 0.002, a softmax whose biases began at zero, and 128
 rows. spacy pretrain learns to predict characters
 (PretrainCharacters), and read some 25 million words in its hour of one core with AMX
-(Korean, Russian), and 19 (German, French) or 17 (Hungarian) of one of an EPYC.
+(Korean, Russian), and 19 (German, French) or 17 (Hungarian) of one of an EPYC. What was
+kept is from the end of the last whole epoch, up to 4 million words before.
 """
 
 

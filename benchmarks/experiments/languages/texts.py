@@ -53,8 +53,9 @@ def make_bilms(code: str, text: Path, folder: Path, minutes: List[float]) -> Non
     if not all(path.is_file() for path in configs.values()):
         survey = split_text(str(text), folder / "corpus")
         nlp = {"lang": code, "tokenizer": RULES}
-        config = pretrain_config(shipped_config(PRETRAINING), nlp, False, survey)
+        shared = pretrain_config(shipped_config(PRETRAINING), nlp, False, survey)
         for m, path in configs.items():
+            config = shared.copy()  # set_length makes what is too large smaller
             pace = measure_pace(config, survey, folder / "corpus", m / 60)
             set_length(config, survey, pace, m / 60)
             for part, name in (("train", TEXT), ("dev", HELDOUT)):
