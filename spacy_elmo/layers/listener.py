@@ -140,7 +140,9 @@ def _component_for(model: Model[InT, OutT], docs: InT) -> Optional[Any]:
     component = model.attrs["component"].get()
     known = () if component is None else (component.vocab, component.last_vocab)
     is_known = all(any(doc.vocab is vocab for vocab in known) for doc in docs)
-    return component if is_known else None
+    # Its own has gone: it was sourced into another, with the vocab of that one.
+    is_moved = component is not None and component._nlp.get() is None
+    return component if is_known or is_moved else None
 
 
 def _check_digest(model: Model[InT, OutT], component: Any) -> None:

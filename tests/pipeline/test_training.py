@@ -587,6 +587,19 @@ def test_a_component_sourced_without_elmo_warns_from_the_start(trained):
         assert not np.allclose(scores_of(trained, "tagger"), scores)
 
 
+def test_what_is_sourced_with_its_elmo_is_trained_at_once(trained, tmp_path):
+    """Once its source has gone; before, the two pipelines cannot be told apart."""
+    trained.to_disk(tmp_path)
+    source = spacy.load(tmp_path)
+    nlp = spacy.blank("xx")
+    for name in ("elmo", "tagger"):
+        nlp.add_pipe(name, source=source)
+    del source
+    gc.collect()
+    losses = nlp.update(make_examples(nlp), exclude=["elmo"])
+    assert losses["tagger"] > 0
+
+
 def test_a_doc_of_another_pipeline_does_not_cut_listeners_off(trained):
     wanted = scores_of(trained, "tagger")
     trained.get_pipe("elmo")(spacy.blank("xx")("She made a play."))
