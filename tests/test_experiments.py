@@ -394,7 +394,8 @@ def scores_in(experiment):
 
 
 def run_all(experiment, only="*/without/*", **how):
-    run.main(experiment, experiment, work=experiment.parents[1], only=only, **how)
+    work = experiment.parents[1]
+    run.main(experiment, experiment, work=work, only=only, jobs=1, **how)
     return scores_in(experiment)
 
 

@@ -11,7 +11,6 @@ from spacy.tokens import Doc, DocBin, Token
 from spacy.vocab import Vocab
 
 from ..errors import CorpusError, Errors, unusable
-from ..pretraining.tokenizer import make_doc
 from ..text import CONVERT, CONVERT_UTF16, UTF16, open_text, suffix_of
 
 # Sentences of a Doc, so that the parser learns where one ends.
@@ -212,6 +211,8 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
 
     RAISES (CorpusError): If the tokenizer takes no such text.
     """
+    from ..pretraining.tokenizer import make_doc  # with torch: a second
+
     n = same = 0
     examples: List[str] = []
     for doc in docs:
