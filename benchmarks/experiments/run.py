@@ -79,14 +79,15 @@ def main(
     # Its own last: of two results of a run, the last counts.
     known = sorted(path.parent.parent.glob("*/results.json"), key=path.__eq__)
     done = done_of(runs, known)
-    wanted = {key: run for key, run in runs.items() if fnmatch.fnmatch(key, only)}
+    asked = fnmatch.filter(runs, only)
     if fresh:
-        done = {key: result for key, result in done.items() if key not in wanted}
+        done = {key: result for key, result in done.items() if key not in asked}
         write_runs(path, runs, done)
     wanted = {
         key: run
-        for key, run in wanted.items()
-        if keep or key not in done or is_stale(done[key], weights, work)
+        for key, run in runs.items()
+        if key in asked
+        and (keep or key not in done or is_stale(done[key], weights, work))
     }
     for key, run in wanted.items():
         for file in files_of(run, work).values():

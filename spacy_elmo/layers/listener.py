@@ -138,11 +138,7 @@ def _component_for(model: Model[InT, OutT], docs: InT) -> Optional[Any]:
     the vectors are right while the source exists, and W001 comes when it has gone.
     """
     component = model.attrs["component"].get()
-    known = () if component is None else (component.vocab, component.last_vocab)
-    is_known = all(any(doc.vocab is vocab for vocab in known) for doc in docs)
-    # Its own has gone: it was sourced into another, with the vocab of that one.
-    is_moved = component is not None and component._nlp.get() is None
-    return component if is_known or is_moved else None
+    return component if component is not None and component.knows(docs) else None
 
 
 def _check_digest(model: Model[InT, OutT], component: Any) -> None:

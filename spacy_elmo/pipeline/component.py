@@ -157,6 +157,14 @@ class ELMo(TrainablePipe):
             return True
         return any(proc is self for _, proc in nlp.pipeline)
 
+    def knows(self, docs: Sequence[Doc]) -> bool:
+        """Whether Docs are of the pipeline that it runs in, as far as can be told. If
+        its own has gone, it was sourced into another, with the vocab of that one.
+        """
+        vocabs = (self.vocab, self.last_vocab)
+        is_known = all(any(doc.vocab is vocab for vocab in vocabs) for doc in docs)
+        return is_known or self._nlp.get() is None
+
     def predict(self, docs: Iterable[Doc]) -> List[Floats3d]:
         """Run the biLM. RETURNS (List[Floats3d]): (n_tokens, L + 1, width) each."""
         return self.model.predict(list(docs))

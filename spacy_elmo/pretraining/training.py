@@ -121,13 +121,12 @@ def _check_output(output: Path) -> None:
 
 def _check_best(run: Run, output: Path) -> None:
     """If the best weights so far are lost, the next ones are the best."""
+    best_step, best = run.best
     files = (output / OPTIONS_FILE, output / WEIGHTS_FILE)
-    if run.settings.training.keep_best and not math.isinf(run.best[1]):
-        for file in files:
-            if not file.is_file():
-                msg.warn(Warnings.W015.format(path=file, step=run.best[0]))
-                run.best = run.step, math.inf
-                return
+    lost = [file for file in files if not file.is_file()]
+    if run.settings.training.keep_best and not math.isinf(best) and lost:
+        msg.warn(Warnings.W015.format(path=lost[0], step=best_step))
+        run.best = run.step, math.inf
 
 
 def keep_freed_memory() -> None:

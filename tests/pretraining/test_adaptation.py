@@ -82,27 +82,28 @@ def test_a_run_that_is_killed_before_a_checkpoint_starts_its_log_anew(
     assert [line.get("initial") for line in log].count(True) == 1
 
 
-def test_a_run_resumes_where_its_start_has_gone(trained, tmp_path, stop_at):
+@pytest.fixture
+def stopped(trained, tmp_path, stop_at):
+    """The start, the text and the settings of a run that was killed."""
     start = shutil.copytree(trained, tmp_path / "start")
-    text = (tmp_path / "train.txt").read_text()
+    text, often = (tmp_path / "train.txt").read_text(), {"training.checkpoint_steps": 2}
     stop_at(3)
-    often = {"training.checkpoint_steps": 2}
     with pytest.raises(KeyboardInterrupt):
         adapt(start, tmp_path, text, often)
     stop_at(None)
+    return start, text, often
+
+
+def test_a_run_resumes_where_its_start_has_gone(stopped, tmp_path):
+    start, text, often = stopped
     shutil.rmtree(start)
     log = read_log(adapt(start, tmp_path, text, often))
     assert log[-1]["final"]
 
 
-def test_a_run_with_another_start_does_not_resume(trained, tmp_path, stop_at):
-    other = shutil.copytree(trained, tmp_path / "other")
-    text = (tmp_path / "train.txt").read_text()
-    stop_at(3)
-    often = {"training.checkpoint_steps": 2}
-    with pytest.raises(KeyboardInterrupt):
-        adapt(trained, tmp_path, text, often)
-    stop_at(None)
+def test_a_run_with_another_start_does_not_resume(stopped, tmp_path):
+    start, text, often = stopped
+    other = start.rename(tmp_path / "other")
     config = (tmp_path / "domain" / "config.cfg").read_text()
     with pytest.raises(TrainingError, match=r"ELMO110.*\(paths.init_from\)"):
         adapt(other, tmp_path, text, often)
