@@ -226,6 +226,7 @@ def toy_roles(vocab):
         doc = a_doc(vocab, [a, "see", "the", b, "run"], [1, 3], rows)
         doc[1].tag_ = "VB"
         yield doc
+    yield a_doc(vocab, ["nobody"], [], [])
 
 
 def toy_label(vocab):
@@ -264,7 +265,7 @@ def toy_names(vocab):
         ("names", toy_names, "ents_f"),
     ],
 )
-def test_a_model_learns_three_docs_by_heart_and_is_saved(
+def test_a_model_learns_a_few_docs_by_heart_and_is_saved(
     cfg, docs, score, bilm_config, tmp_path
 ):
     fix_random_seed(0)
@@ -279,6 +280,7 @@ def test_a_model_learns_three_docs_by_heart_and_is_saved(
     examples = [Example(to_predict(doc), doc) for doc in docs(nlp.vocab)]
     optimizer = nlp.initialize(lambda: examples)
     optimizer.learn_rate = 0.01
+    nlp.update(examples[-1:], sgd=optimizer)
     n_tensors = []
     for _ in range(20):
         nlp.update(examples, sgd=optimizer)
@@ -294,7 +296,11 @@ def test_a_model_learns_three_docs_by_heart_and_is_saved(
     assert nlp.evaluate(examples)[score] == 1.0
     nlp.to_disk(tmp_path)
     again = [Example(to_predict(eg.y), eg.y) for eg in examples]
-    assert spacy.load(tmp_path).evaluate(again)[score] == 1.0
+    loaded = spacy.load(tmp_path)
+    assert loaded.evaluate(again)[score] == 1.0
+    if cfg not in ("sentiment", "names"):  # which read words alone
+        with pytest.raises(ValueError, match="not in doc.user_data"):
+            loaded(a_doc(loaded.vocab, ["nothing", "said"]))
 
 
 def test_the_learned_weights_are_those_of_the_runs():
@@ -402,10 +408,19 @@ def run_all(experiment, only="*/without/*", **how):
 def test_what_is_run_afresh_goes_before_what_another_experiment_has(experiments):
     a, b = experiments
     assert run_all(a) == run_all(b) == [0, 1]
-    shutil.rmtree(a.parents[1] / "results")
     assert run_all(a, "*/without/*/1", fresh=True) == [0, 2]
     assert run_all(a, "nothing") == [0, 2]
     assert scores_in(b) == [0, 1]
+
+
+def test_a_result_stays_until_its_run_has_ended_afresh(experiments):
+    a = experiments[0]
+    (a.parents[1] / "vectors").mkdir()
+    assert run_all(a, "*/floret/*") == [0, 1]
+    (a.parents[1] / "vectors").rmdir()
+    with pytest.raises(SystemExit, match="needs .*vectors"):
+        run_all(a, "*/floret/*", fresh=True)
+    assert scores_in(a) == [0, 1]
 
 
 def test_a_pipeline_is_kept_of_the_run_that_has_the_result(experiments):

@@ -19,6 +19,7 @@ from task import (
     Task,
     Tok2Vec,
     TorchTask,
+    given,
     in_two,
     locked_dropout,
     pad,
@@ -69,12 +70,13 @@ class BiDAF(Net):
         g = self.merge(torch.cat([c, to_question, c * to_question, c * to_context], 2))
         h = self.reader(g, lengths)
         h = g + self.attend_to_itself(h, mask)
+        # `start` and `end` drop their input, too: twice in all.
         h = locked_dropout(h, self.dropout, self.training)
         at_start = self.start(h, lengths)
         at_end = self.end(torch.cat([at_start, h], dim=2), lengths)
         start = self.start_score(at_start).squeeze(2).masked_fill(~mask, NONE)
         end = self.end_score(at_end).squeeze(2).masked_fill(~mask, NONE)
-        cuts = [doc.user_data["given"] for doc in docs]
+        cuts = [given(doc) for doc in docs]
         if golds is None:
             spans = best_spans(start, end)
             return [(a + cut, b + cut + 1) for (a, b), cut in zip(spans, cuts)]

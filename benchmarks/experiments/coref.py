@@ -11,12 +11,11 @@ from spacy import registry
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
-from task import HighwayBiLSTM, Net, Task, Tok2Vec, TorchTask, classifier, pad
+from task import HighwayBiLSTM, Net, Task, Tok2Vec, TorchTask, classifier, given, pad
 from thinc.api import Model
 from torch import Tensor, nn
 
 Span = Tuple[int, int]
-Clusters = List[Set[Span]]
 NONE = -1e4
 # Distances and widths are told apart by their powers of two.
 N_BUCKETS = 10
@@ -55,6 +54,7 @@ class SpanRanking(Net):
         self.mention_score = classifier(span_width, n, 1, drop)
         # A feed-forward network of [g_i; g_j; g_i * g_j; distance]. Its first layer is
         # a sum, so that g_i and g_j are multiplied once a span and not once a pair.
+        # The encoder has dropped h already: here it is dropped a second time.
         self.smaller = nn.Sequential(nn.Dropout(drop), nn.Linear(span_width, n))
         self.of_i, self.of_j = nn.Linear(n, n), nn.Linear(n, n, bias=False)
         self.of_product = nn.Linear(n, n, bias=False)
@@ -84,7 +84,7 @@ class SpanRanking(Net):
         the antecedents before it, the nearest first: (n_spans, 1 + n_antecedents).
         """
         if self.gold_mentions:
-            spans = [tuple(span) for span in doc.user_data["given"]]
+            spans = [tuple(span) for span in given(doc)]
         else:
             spans = all_spans(doc, self.max_width)
         g = self.represent(x, h, spans)

@@ -11,7 +11,7 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Doc
 from spacy.training import Example
 from tags import constraints, spans_of, with_both_prefixes
-from task import HighwayBiLSTM, Net, Task, Tok2Vec, TorchTask, pad
+from task import HighwayBiLSTM, Net, Task, Tok2Vec, TorchTask, given, pad
 from thinc.api import Model
 from torch import nn
 
@@ -44,7 +44,7 @@ class Roles(Net):
 
     def forward(self, xs: Any, outs: Any, docs: Any, golds: Any = None) -> Any:
         # A row for each predicate of each sentence
-        rows = [(d, i) for d, doc in enumerate(docs) for i in doc.user_data["given"]]
+        rows = [(d, i) for d, doc in enumerate(docs) for i in given(doc)]
         if not rows:
             return sum(x.sum() * 0 for x in xs) if golds else [[] for _ in docs]
         x, lengths, mask = pad([xs[d] for d, _ in rows])
@@ -62,7 +62,7 @@ class Roles(Net):
             ]
             return nn.functional.cross_entropy(scores[mask], torch.cat(tags))
         found = iter(self.bio.decode(scores, mask))
-        return [[next(found) for _ in doc.user_data["given"]] for doc in docs]
+        return [[next(found) for _ in given(doc)] for doc in docs]
 
 
 @Language.factory("roles")

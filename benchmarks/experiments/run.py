@@ -53,8 +53,8 @@ CONVERTING = Lock()
 NOT_RUN = "-"
 COSTS = (
     "What it cost, beside other runs and not all on one machine: the times of two runs "
-    "of one arm differ by a factor of up to 2.2, so that arms are not to be compared "
-    "by them closely. Training is to a run's own end, and layers of sentences that an "
+    "of one arm differ by a factor of up to 3, so that arms are not to be compared by "
+    "them closely. Training is to a run's own end, and layers of sentences that an "
     "earlier run has read come from the disk."
 )
 
@@ -65,7 +65,7 @@ def main(
     weights: str = "en_elmo_sm",
     work: Path = HERE / "work",
     only: Annotated[str, typer.Option(help="Runs: TASK/ARM/DOCS/SEED, with *")] = "*",
-    fresh: Annotated[bool, typer.Option(help="As after a change of weights")] = False,
+    fresh: Annotated[bool, typer.Option(help="As after a change of code")] = False,
     jobs: Annotated[int, typer.Option(help="Runs at a time, which share cores")] = 2,
     keep: Annotated[bool, typer.Option(help="Pipelines, in WORK/pipelines")] = False,
 ) -> None:
@@ -80,14 +80,12 @@ def main(
     known = sorted(path.parent.parent.glob("*/results.json"), key=path.__eq__)
     done = done_of(runs, known)
     asked = fnmatch.filter(runs, only)
-    if fresh:
-        done = {key: result for key, result in done.items() if key not in asked}
-        write_runs(path, runs, done)
+    again = fresh or keep
     wanted = {
         key: run
         for key, run in runs.items()
         if key in asked
-        and (keep or key not in done or is_stale(done[key], weights, work))
+        and (again or key not in done or is_stale(done[key], weights, work))
     }
     for key, run in wanted.items():
         for file in files_of(run, work).values():
@@ -95,7 +93,9 @@ def main(
                 raise SystemExit(f"{key} needs {file}: make it first (see README.md).")
     with ThreadPoolExecutor(jobs) as pool:
         waiting = {
-            pool.submit(train_once, run, data, weights, work, jobs, key * keep): key
+            pool.submit(
+                train_once, run, data, weights, work, jobs, key * keep, fresh
+            ): key
             for key, run in wanted.items()
         }
         for future in as_completed(waiting):
@@ -186,11 +186,13 @@ def train_once(
     work: Path,
     jobs: int,
     keep_as: str = "",
+    fresh: bool = False,
 ) -> Run:
     """Experiments share the runs that they have in common; other weights of the biLM
     leave those without it as they are.
 
     keep_as (str): What the pipeline is called in WORK/pipelines, if it is kept.
+    fresh (bool): Whether to run what has a result, which is of other code.
     """
     if "weights" in run:
         weights = str(work / run["weights"])
@@ -200,7 +202,7 @@ def train_once(
     kept = work / "pipelines" / keep_as
     mark = kept / "run.txt"  # of which run it is
     is_kept = mark.is_file() and mark.read_text() == key
-    if not path.is_file() or (keep_as and not is_kept):
+    if fresh or not path.is_file() or (keep_as and not is_kept):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = work / "runs" / key[:16]
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped

@@ -133,9 +133,14 @@ def to_torch(model: Any, batch: Any, is_train: bool) -> Any:
     args = (xs[0], xs[1] if len(xs) > 1 else None, docs, golds)
 
     def from_torch(_: ArgsKwargs) -> List[List[Floats2d]]:
-        return [[x.grad.numpy() for x in v] for v in xs]
+        return [[gradient(x).numpy() for x in v] for v in xs]
 
     return ArgsKwargs(args=args, kwargs={}), from_torch
+
+
+def gradient(x: Tensor) -> Tensor:
+    """Zeros for a Doc of which the module has read nothing."""
+    return torch.zeros(x.shape) if x.grad is None else x.grad
 
 
 class Task(TrainablePipe):
@@ -268,9 +273,18 @@ def pad(rows: List[Tensor]) -> Tuple[Tensor, List[int], Tensor]:
     return pad_sequence(rows, batch_first=True), lengths, mask
 
 
+def given(doc: Doc) -> Any:
+    if "given" not in doc.user_data:
+        raise ValueError(
+            "What this task is told of a Doc is not in doc.user_data['given']: "
+            f"{doc.text[:50]!r}. data.py says what it is for each task."
+        )
+    return doc.user_data["given"]
+
+
 def in_two(rows: List[Tensor], docs: List[Doc]) -> Tuple[List[Tensor], List[Tensor]]:
     """Cut Docs of two texts, where `given` is the length of the first."""
-    cuts = [doc.user_data["given"] for doc in docs]
+    cuts = [given(doc) for doc in docs]
     first = [row[:cut] for row, cut in zip(rows, cuts)]
     return first, [row[cut:] for row, cut in zip(rows, cuts)]
 
