@@ -1,4 +1,4 @@
-"""Work in several processes, and the signals that stop it."""
+"""Work in several processes, and the signals that stop it; a lock among threads."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
-from threading import Thread
+from threading import RLock, Thread
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional, TypeVar
 
 from .errors import CorpusError, Errors
@@ -20,6 +20,15 @@ Result = TypeVar("Result")
 # Items under way for each process.
 AHEAD = 2
 STOPS = (signal.SIGINT, signal.SIGTERM)
+# Held while weights are read or packed, while a cache is used and while the process
+# forks, so that the child (nlp.pipe with n_process) finds them whole and the lock free.
+LOCK = RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOCK.acquire,
+        after_in_parent=LOCK.release,
+        after_in_child=LOCK.release,
+    )
 
 
 def map_in_processes(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..processes import LOCK
 from .batching import Move, Moves
 from .kernels import Weight, multiply, pack
 from .precision import INT8_PRODUCT
@@ -176,16 +177,16 @@ def _pack_int8(weight: Tensor) -> Any:
     weight = weight.t().contiguous()
     scale = weight.abs().amax(1).clamp_(min=SMALLEST).div_(63)
     zero = torch.zeros(len(scale), dtype=torch.int64)
-    engine = torch.backends.quantized.engine
-    torch.backends.quantized.engine = "fbgemm"
-    try:
-        with warnings.catch_warnings():
-            # Tensors of this kind will go from PyTorch one day: see `has_int8`.
-            warnings.simplefilter("ignore")
+    with LOCK, warnings.catch_warnings():  # the engine, too, is the process's
+        # Tensors of this kind will go from PyTorch one day: see `has_int8`.
+        warnings.simplefilter("ignore")
+        engine = torch.backends.quantized.engine
+        torch.backends.quantized.engine = "fbgemm"
+        try:
             rounded = torch.quantize_per_channel(weight, scale, zero, 0, torch.qint8)
             return torch.ops.quantized.linear_prepack(rounded, None)
-    finally:
-        torch.backends.quantized.engine = engine
+        finally:
+            torch.backends.quantized.engine = engine
 
 
 def _chosen(x: Tensor, index: Optional[Tensor]) -> Tensor:

@@ -3,6 +3,7 @@ beside one another. official_format.py reads and writes them.
 """
 
 import io
+import os
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, List, NamedTuple, Tuple, Union
@@ -112,6 +113,8 @@ def _only(path: Path, names: List[str], patterns: Tuple[str, ...], what: str) ->
         # What 'spacy train' writes
         inside = inside or list(map(str, path.glob("model-best")))
         hint = f" Did you mean {' or '.join(inside[:2])}?" if inside else ""
+        if links := [p for p in path.glob("*") if p.is_symlink() and not p.exists()]:
+            hint = f" {links[0].name} is a link to nothing ({os.readlink(links[0])})."
         if CHECKPOINT in names and not found:
             hint = " Its pretraining has not ended: give that command again."
         elif (path / "vocab").is_dir() and not found and not inside:

@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..processes import handling
 from ..recipe import treebank as tb
-from ..recipe.raw_text import Survey, split_text
+from ..recipe.raw_text import CORPUS, PROJECT, Survey, split_text
 from ..recipe.steps import LOCK
 from ..storage import hold
 from ..text import RULES, find_texts
@@ -80,7 +80,7 @@ def init_cli(
     """
     from spacy.cli.package import has_build, has_wheel
 
-    from ..recipe.project import PROJECT, change_meta
+    from ..recipe.project import change_meta
 
     if run and treebank and not (has_build() or has_wheel()):
         raise CorpusError(Errors.E134)
@@ -157,14 +157,14 @@ def write(output: Path, given: Dict[str, Any]) -> None:
         nlp_config["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
     language = load_language(nlp_config)
     path = given["config"] or project.shipped_config(project.PRETRAINING)
-    parts = [output / name for name in ("corpus", "configs", project.PROJECT)]
+    parts = [output / name for name in (CORPUS, "configs", PROJECT)]
     made = [output / name for name in ("bilm", "training", "packages")]
     for part in [*parts, *made]:
         if part.exists():
             raise CorpusError(Errors.E111.format(path=part))
     busy = CorpusError(Errors.E114.format(path=output))
     with hold(output / LOCK, busy), temporary_folder(output) as folder:
-        corpus = folder / "corpus"
+        corpus = folder / CORPUS
         corpus.mkdir()
         components = convert(given["treebank"], given["dev"], corpus, language)
         survey = split_text(given["text"], corpus, given["tokenized"])
@@ -173,11 +173,11 @@ def write(output: Path, given: Dict[str, Any]) -> None:
         msg.text("Measuring how fast this machine trains, by a few steps ...")
         pace = project.measure_pace(config, survey, corpus, given["hours"])
         epochs = project.set_length(config, survey, pace, given["hours"])
-        tokens = config["training"]["max_tokens"]
+        tokens, speed = config["training"]["max_tokens"], pace.tokens_per_second
         msg.good(
             f"Pretraining: {tokens:,} tokens, punctuation and ends of sentences "
-            f"included ({epochs:.1f} times the text), {tokens / pace / 3600:.2f} "
-            f"hours at {pace:,.0f} tokens per second; a vocabulary of up to "
+            f"included ({epochs:.1f} times the text), {tokens / speed / 3600:.2f} "
+            f"hours at {speed:,.0f} tokens per second; a vocabulary of up to "
             f"{config['vocabulary']['max_size']:,} words"
         )
         project.write_project(folder, config, components, given)
@@ -203,6 +203,8 @@ def convert(
         raise CorpusError(Errors.E131.format(n_dev=len(dev), n=len(treebank)))
     everything = []
     for i, path in enumerate(treebank):
+        if dev and Path(dev[i]).samefile(path):
+            raise unusable(path, "is given as --treebank and as its --dev")
         docs = tb.read_treebank(Path(path))
         dev_docs = tb.read_treebank(Path(dev[i])) if dev else None
         wanted = tb.components_for(docs)

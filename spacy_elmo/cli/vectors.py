@@ -25,7 +25,7 @@ def vectors_cli(
         1, "--min-count", "-m", min=1, help="Drop words seen fewer times"
     ),
     words_path: Optional[Path] = Opt(
-        None, "--words", help="More words, one per line", **inputs.FILE
+        None, "--words", help="More words, between spaces or line breaks", **inputs.FILE
     ),
     lang: Optional[str] = inputs.LANG,
     tokenized: Optional[bool] = inputs.TOKENIZED,

@@ -5,7 +5,6 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
-from threading import RLock
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from ..bilm.characters import number_words
 from ..bilm.model import Floats3d
 from ..bilm.paths import OPTIONS_FILE, WEIGHTS_FILE
 from ..errors import Errors, Warnings
+from ..processes import LOCK
 from ..storage import beside
 from ..weights import resolve
 from .caches import SentenceCache, WordCache
@@ -32,10 +32,6 @@ SavedFile = Tuple[Path, int, int, int]
 
 META_FILE = "meta.json"  # has the license of the weights
 SOURCE = "source"  # beside the files in bytes
-
-# Held while weights are read, while a cache is used and while the process forks, so
-# that the child (nlp.pipe with n_process) finds them whole and the lock free.
-LOCK = RLock()
 
 
 @dataclass(eq=False)
@@ -297,11 +293,3 @@ def _link(file: SavedFile, target: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=LOCK.acquire,
-        after_in_parent=LOCK.release,
-        after_in_child=LOCK.release,
-    )

@@ -16,6 +16,8 @@ import h5py
 import numpy as np
 from spacy.language import Language
 from spacy.pipeline import Sentencizer
+from spacy.tokens import Doc
+from spacy.training.batchers import minibatch_by_words
 
 from ..errors import CorpusError, Errors, require_same, unusable
 from ..layers.architectures import Mix
@@ -27,6 +29,8 @@ from .component import ELMo
 from .vector_hooks import Floats, Layer, select_layer
 
 PART_TEXTS = 1000
+# The layers of so many tokens are in memory at once, or those of one text.
+BATCH_TOKENS = 16_384
 INDEX = "sentence_to_index"
 
 
@@ -127,10 +131,15 @@ def write_part(job: Job, part: Part) -> None:
     nlp = job.nlp
     with nlp.memory_zone(), _writing(part.path) as h5:
         docs = ((make_doc(nlp, text), number) for number, text in part.texts)
-        for doc, number in nlp.pipe(docs, as_tuples=True):
-            words = [token.text for token in doc]
-            h5[str(number)] = job.select(doc._.elmo).astype(job.dtype)
-            h5[str(number)].attrs["words"] = json.dumps(words, ensure_ascii=False)
+        for some in minibatch_by_words(docs, BATCH_TOKENS, get_length=length_of):
+            for doc, number in nlp.pipe(some, as_tuples=True):
+                words = [token.text for token in doc]
+                h5[str(number)] = job.select(doc._.elmo).astype(job.dtype)
+                h5[str(number)].attrs["words"] = json.dumps(words, ensure_ascii=False)
+
+
+def length_of(doc_and_number: Tuple[Doc, int]) -> int:
+    return len(doc_and_number[0])
 
 
 def merge(folder: Path, output: Path) -> None:

@@ -28,9 +28,11 @@ def main(baseline: Path, elmo: Path) -> None:
     for key, name in SCORES.items():
         before, after = without.get(key), with_elmo.get(key)
         if None not in (before, after) and min(before, after) < 1:  # else not annotated
-            gone = (after - before) / (1 - before) if before < 1 else 0.0
-            gone = round(gone, 2) + 0.0  # no "-0%"
-            rows.append([name, f"{before:.2%}", f"{after:.2%}", f"{gone:.0%}"])
+            gone = "-"  # of no errors
+            if before < 1:
+                share = (after - before) / (1 - before)
+                gone = f"{round(share, 2) + 0.0:.0%}"  # no "-0%"
+            rows.append([name, f"{before:.2%}", f"{after:.2%}", gone])
     msg.divider("What ELMo gains")
     header = ["on the dev part", "without", "with ELMo", "errors removed"]
     msg.table(rows, header=header, divider=True, aligns=tuple("lrrr"))

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple
 
 import srsly
 from thinc.api import Config
@@ -17,9 +17,9 @@ from ..pretraining.distributed import joined_processes
 from ..pretraining.run import train_step
 from ..pretraining.training import prepare_run
 from ..storage import replacing
-from .raw_text import HELDOUT, TEXT, Survey
+from .raw_text import CORPUS, HELDOUT, PROJECT, TEXT, Survey
 
-PROJECT, META = "project.yml", "meta.json"
+META = "meta.json"
 PRETRAINING, PIPELINE = "pretrain_small.cfg", "ner_tagger.cfg"
 # Longest words in characters: that of the config, or the smallest of these above it, so
 # that fewer than one word in ten thousand is cut.
@@ -36,8 +36,6 @@ TOKENS_PER_ENTRY, MIN_ENTRIES, MAX_ENTRIES = 1000, 5000, 50_000
 MIN_STEPS, MIN_ROWS = 4000, 32
 # With more epochs than this, the biLM overfits without dropout.
 MANY_EPOCHS, DROPOUT = 2.0, 0.1
-# With punctuation and the ends of sentences
-TOKENS_PER_WORD = 1.25
 EVALUATIONS = 10
 # All of them together read a twentieth of what the run reads, or less.
 EVALUATED = 20 * EVALUATIONS
@@ -47,6 +45,18 @@ MAX_WARM_UP = 0.1
 # Of a pipeline. Its batches grow from a hundred words to six hundred in 1,800 steps:
 # five minutes of a core for four components (Portuguese, on the machine of speed.md).
 STEPS, STEPS_PER_HOUR = 1200, 600
+
+
+class Pace(NamedTuple):
+    """What the first steps on a text tell.
+
+    tokens_per_second (float): Of this machine.
+    tokens_per_word (float): Of the text: punctuation and the ends of sentences are
+        tokens, too, and a language without spaces has many.
+    """
+
+    tokens_per_second: float
+    tokens_per_word: float
 
 
 def shipped_config(name: str) -> Path:
@@ -66,7 +76,7 @@ def pretrain_config(
     nlp_config (Dict[str, Any]): [nlp] of the config.
     RAISES (CorpusError, WeightsError): If that is no pretraining config.
     """
-    texts = {"paths.train": f"corpus/{TEXT}", "paths.dev": f"corpus/{HELDOUT}"}
+    texts = {"paths.train": f"{CORPUS}/{TEXT}", "paths.dev": f"{CORPUS}/{HELDOUT}"}
     settings = read_settings(path, texts)
     config = Config(settings.model_dump(include=set(Sections.model_fields)))
     config["nlp"] = nlp_config
@@ -89,12 +99,11 @@ def pretrain_config(
     return config
 
 
-def measure_pace(config: Config, survey: Survey, corpus: Path, hours: float) -> float:
+def measure_pace(config: Config, survey: Survey, corpus: Path, hours: float) -> Pace:
     """How fast this machine trains in a run of some hours. Whether that is compiled
     depends on its length, and so on its pace without that: it is measured twice.
 
     corpus (Path): The folder of the text. Receives a temporary folder.
-    RETURNS (float): Tokens per second.
     """
     planned, plain = config.copy(), config.copy()
     plain["training"]["compile"] = False
@@ -102,8 +111,8 @@ def measure_pace(config: Config, survey: Survey, corpus: Path, hours: float) -> 
     return _time_steps(planned, corpus)
 
 
-def _time_steps(config: Config, corpus: Path) -> float:
-    """Tokens per second of the first steps on the beginning of a text."""
+def _time_steps(config: Config, corpus: Path) -> Pace:
+    """The pace of the first steps on the beginning of a text."""
     config = config.copy()
     # As long as the run will be, though the sample is short; the others need held-out
     # text.
@@ -123,10 +132,11 @@ def _time_steps(config: Config, corpus: Path) -> float:
             for _ in range(N_STEPS):
                 train_step(run, run.rows.read())
                 ends.append(time.perf_counter())
+            tokens_per_word = len(train.tokens) / len(text.split())
         del train, run  # Windows removes no file that is mapped
     # The first ones compile, and the median leaves out one that compiles later.
     seconds = [end - start for start, end in pairwise(ends[WARM_UP:])]
-    return settings.training.tokens_per_step / median(seconds)
+    return Pace(settings.training.tokens_per_step / median(seconds), tokens_per_word)
 
 
 def _read_pieces(path: Path, n: int) -> str:
@@ -142,22 +152,22 @@ def _read_pieces(path: Path, n: int) -> str:
     return read
 
 
-def set_length(config: Config, survey: Survey, pace: float, hours: float) -> float:
+def set_length(config: Config, survey: Survey, pace: Pace, hours: float) -> float:
     """Set the length of a run, and what depends on it.
 
-    pace (float): Tokens per second on this machine.
     hours (float): How long it may train.
     RETURNS (float): How often it will read the text.
     """
     training = config["training"]
-    text_tokens = TOKENS_PER_WORD * survey.words
-    affordable = TRAINING_SHARE * pace * hours * 3600
+    text_tokens = pace.tokens_per_word * survey.words
+    affordable = TRAINING_SHARE * pace.tokens_per_second * hours * 3600
     tokens = int(min(affordable, training["max_epochs"] * text_tokens))
     epochs = tokens / text_tokens
     enough = tokens / training["unroll_steps"] / MIN_STEPS
     while training["rows"] >= 2 * MIN_ROWS and training["rows"] > enough:
         training["rows"] //= 2
     tokens_per_step = training["rows"] * training["unroll_steps"]
+    per_second = pace.tokens_per_second / tokens_per_step
     n_steps = max(1, tokens // tokens_per_step)
     entries = min(MAX_ENTRIES, max(MIN_ENTRIES, tokens // TOKENS_PER_ENTRY))
     config["vocabulary"]["max_size"] = entries
@@ -170,7 +180,7 @@ def set_length(config: Config, survey: Survey, pace: float, hours: float) -> flo
         eval_steps=max(1, n_steps // EVALUATIONS),
         # 0 would be all of the text.
         eval_tokens=min(training["eval_tokens"] or evaluated, evaluated),
-        checkpoint_steps=max(1, int(CHECKPOINT_SECONDS * pace / tokens_per_step)),
+        checkpoint_steps=max(1, int(CHECKPOINT_SECONDS * per_second)),
         checkpoint_minutes=CHECKPOINT_SECONDS / 60,
     )
     optimizer = training["optimizer"]
@@ -202,7 +212,7 @@ def pipeline_config(
     names = ["elmo", *components]
     config["components"] = {name: deepcopy(blocks[name]) for name in names}
     config["nlp"].update(nlp_config, pipeline=names)
-    config["paths"].update(train="corpus/train", dev="corpus/dev", elmo="bilm")
+    config["paths"].update(train=f"{CORPUS}/train", dev=f"{CORPUS}/dev", elmo="bilm")
     config["training"]["max_steps"] = STEPS + int(STEPS_PER_HOUR * hours)
     del config["training"]["score_weights"]  # spaCy knows those of its components
     return config

@@ -29,7 +29,7 @@ ANNOTATION = {
 ENTITY_TAG = re.compile(r"O|[BILU]-.+")
 # Between documents. The converter knows one form of it, and makes one Doc of each.
 DOCUMENT = re.compile(r"^-DOCSTART-.*\n?", re.MULTILINE)
-N_COLUMNS, XPOS, HEAD, MISC = 10, 4, 6, 9  # of a .conllu
+N_COLUMNS, FORM, POS, XPOS, FEATS, HEAD, MISC = 10, 1, 3, 4, 5, 6, 9  # of a .conllu
 # The tag of a name in MISC whose label is of more than capitals: the converter reads
 # these alone.
 BAD_NAME = re.compile(r"(?:(?:name|NE)=)?[BILU]-(?![A-Z_]+$)(.+)")
@@ -64,8 +64,9 @@ def read_treebank(path: Path) -> Docs:
             if _is_in_circle(token):
                 words = doc[max(0, token.i - 3) : token.i + 4].text
                 raise unusable(path, f"the heads go in a circle at {words!r}")
-            # A multiword token has those of its words: ADP_-
-            if token.tag_ in NO_TAG or "-" in token.tag_.split("_"):
+            # A multiword token has those of its words: ADP_-, ___
+            tags = set(token.tag_.split("_"))
+            if "-" in tags or tags == {""}:
                 token.tag_ = ""
             if token.dep_ in NO_TAG:
                 token.dep_ = ""  # to spaCy, its head is missing then
@@ -84,15 +85,15 @@ def _read(path: Path) -> Iterable[Doc]:
         return DocBin().from_bytes(content).get_docs(Vocab())
     if content.startswith(UTF16):
         raise unusable(path, CONVERT_UTF16)
-    data = content.decode("utf-8-sig").replace("\r\n", "\n")
-    if not data.strip():
-        return []
+    data = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     kind = "conllu" if suffix == ".conllu" else "conll"
     if suffix == ".iob" and autodetect_ner_format(data) == "iob":
         kind = "iob"
     data = _checked(path, data, kind)
+    if not data.strip():
+        return []
     if kind == "conllu":
-        data = _completed(data)
+        data = _completed(path, data)
     return CONVERTERS[kind](data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)
 
 
@@ -126,8 +127,11 @@ def _is_comment(line: str, kind: str) -> bool:
     return line == "#" or (line.startswith("# ") and bool(_problem_in(line, kind)))
 
 
-def _completed(data: str) -> str:
-    """A .conllu without the gaps that the converter would fill by a guess."""
+def _completed(path: Path, data: str) -> str:
+    """A .conllu without the gaps that the converter would fill by a guess.
+
+    RAISES (CorpusError): If a head is beyond its sentence.
+    """
     blocks = filter(None, (block.strip() for block in BLANK_LINES.split(data)))
     sentences = [[line.split("\t") for line in s.split("\n")] for s in blocks]
     words = [row for rows in sentences for row in rows if row[0].isdigit()]
@@ -135,7 +139,13 @@ def _completed(data: str) -> str:
         for row in words:  # "_" would become the part of speech
             row[XPOS] = "-" if row[XPOS] in NO_TAG else row[XPOS]
     for rows in sentences:
-        _add_heads([row for row in rows if row[0].isdigit()])
+        words = [row for row in rows if row[0].isdigit()]
+        _add_heads(words)
+        for row in words:
+            if int(row[HEAD]) > len(words):
+                text = " ".join(row[FORM] for row in words)[:60]
+                problem = f"the head of {row[FORM]!r} is {row[HEAD]}, of {len(words)}"
+                raise unusable(path, f"{problem} words: {text!r}")
     return "\n\n".join("\n".join(map("\t".join, rows)) for rows in sentences)
 
 
@@ -163,12 +173,25 @@ def _problem_in(line: str, kind: str) -> str:
     columns = line.split("\t")
     if len(columns) != N_COLUMNS:
         return f"there are {len(columns)} columns between tabs, not {N_COLUMNS}"
-    is_word, head = columns[0].isdigit(), columns[HEAD]
-    if is_word and not (head.isdigit() or head in NO_TAG):
-        return f"the head is {head!r}, not a number"
+    if columns[0].isdigit() and (problem := _problem_with_word(columns)):
+        return problem
     found = filter(None, map(BAD_NAME.fullmatch, columns[MISC].split("|")))
     if name := next(found, None):
         return f"the label of a name is {name[1]!r}, not of A to Z and _ alone"
+    return ""
+
+
+def _problem_with_word(columns: List[str]) -> str:
+    """What is wrong with a word of a .conllu, or nothing."""
+    pos, feats, head = columns[POS], columns[FEATS], columns[HEAD]
+    if not columns[FORM]:
+        return "the word (FORM) is empty"
+    if pos not in NO_TAG and pos not in UPOS:
+        return f"the part of speech (UPOS) is {pos!r}, which is none"
+    if feats not in NO_TAG and not all("=" in feat for feat in feats.split("|")):
+        return f"the features (FEATS) are {feats!r}, not Name=Value|..."
+    if not (head.isdigit() or head in NO_TAG):
+        return f"the head is {head!r}, not a number"
     return ""
 
 

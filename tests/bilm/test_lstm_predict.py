@@ -1,4 +1,6 @@
 import copy
+import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -33,6 +35,22 @@ def english():
     path = resolve("en_elmo_sm")
     exact, rounded = BiLM.from_path(path), BiLM.from_path(path)
     return exact, rounded.use_precision("int8")
+
+
+@needs_int8
+def test_threads_that_pack_weights_leave_the_warnings_of_the_process(english):
+    before = list(warnings.filters), torch.backends.quantized.engine
+    for _ in range(5):
+        bilm = copy.deepcopy(english[0]).use_precision("int8")
+        threads = [
+            threading.Thread(target=bilm.encode, args=([["the", "river"]],))
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (list(warnings.filters), torch.backends.quantized.engine) == before
 
 
 @needs_int8

@@ -28,8 +28,9 @@ TEXTS = ["She made a play .", "Play it", "She made a play .", "The end of it ."]
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch):
+def small_parts(monkeypatch):  # and batches
     monkeypatch.setattr(vector_files, "PART_TEXTS", 3)
+    monkeypatch.setattr(vector_files, "BATCH_TOKENS", 6)
 
 
 @pytest.fixture

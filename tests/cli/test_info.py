@@ -126,11 +126,15 @@ def test_a_version_of_the_bundled_model_has_its_digest_in_all_releases(elmo):
         ("unfinished", "ELMO002.*found 0 .*pretraining has not ended"),
         ("pretrained", r"ELMO002.*found 0 .*and one \*\.hdf5\.(?! )"),
         ("pipeline", "ELMO002.*found 0 .*no elmo component; a biLM inside another"),
+        ("linked", "ELMO002.*found 0 .*weights.hdf5 is a link to nothing .*gone"),
     ],
 )
 def test_what_people_give_for_weights(model, elmo, monkeypatch, name, problem):
     monkeypatch.chdir(model.parent)
     Path("unfinished").mkdir()
+    Path("linked").mkdir()
+    Path("linked", "options.json").touch()
+    Path("linked", "weights.hdf5").symlink_to("gone")
     Path("trained", "model-best").mkdir(parents=True)
     Path("unfinished", "checkpoint.pt").touch()
     Path("pretrained").mkdir()  # and the weights moved elsewhere

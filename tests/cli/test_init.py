@@ -28,7 +28,12 @@ from weasel.util import load_project_config
 
 from spacy_elmo.pretraining import training
 from spacy_elmo.recipe import gain
-from spacy_elmo.recipe.project import measure_pace, pretrain_config, set_length
+from spacy_elmo.recipe.project import (
+    Pace,
+    measure_pace,
+    pretrain_config,
+    set_length,
+)
 from spacy_elmo.recipe.raw_text import Survey, split_text
 from spacy_elmo.storage import hold
 
@@ -221,8 +226,11 @@ def test_the_pace_is_that_of_a_run_of_those_hours(
     config = pretrain_config(inputs / "tiny.cfg", {"lang": "de"}, False, survey)
     logger = {"@loggers": "no_logger.v1"}
     config["training"].update(compile="auto", logger=logger)
-    assert measure_pace(config, survey, tmp_path, hours=1.0) > 0
-    assert measure_pace(config, survey, tmp_path, hours=1e-4) > 0
+    pace = measure_pace(config, survey, tmp_path, hours=1.0)
+    assert pace.tokens_per_second > 0
+    # 12 words, a full stop and the end of the sentence
+    assert pace.tokens_per_word == pytest.approx(14 / 12, rel=1e-3)
+    assert measure_pace(config, survey, tmp_path, hours=1e-4)
     assert mapped == [[]] * 4
     assert compiled == [False, True, False, False]
 
@@ -234,7 +242,7 @@ def test_a_short_run_has_fewer_rows_rather_than_few_steps(hours, rows):
     survey = Survey(4_000_000, 8000, 80_000, 0, Counter())
     path = ROOT / "configs" / "pretrain_small.cfg"
     config = pretrain_config(path, {"lang": "de"}, False, survey)
-    set_length(config, survey, 1500, hours)
+    set_length(config, survey, Pace(1500, 1.25), hours)
     training = config["training"]
     assert training["rows"] == rows
     n_steps = training["max_tokens"] / rows / training["unroll_steps"]
@@ -248,7 +256,7 @@ def test_evaluations_take_a_twentieth_of_the_time(given):
     path = ROOT / "configs" / "pretrain_small.cfg"
     config = pretrain_config(path, {"lang": "de"}, False, survey)
     config["training"]["eval_tokens"] = given
-    set_length(config, survey, 1500, 1)
+    set_length(config, survey, Pace(1500, 1.25), 1)
     training = config["training"]
     assert 0 < 10 * training["eval_tokens"] <= training["max_tokens"] / 20
 
@@ -453,6 +461,9 @@ def test_each_dev_belongs_to_a_treebank(elmo, inputs, tmp_path):
     dev = "--dev", inputs / "train.conllu"
     result = elmo("init", inputs / "text", tmp_path / "out", "--lang", "de", *dev)
     assert result.exit_code == 1 and "ELMO131" in result.text
+    same = "--treebank", inputs / "train.conllu", *dev
+    result = elmo("init", inputs / "text", tmp_path / "out", "--lang", "de", *same)
+    assert result.exit_code == 1 and "as --treebank and as its --dev" in result.text
 
 
 def test_dev_sentences_need_the_annotation_of_the_others(elmo, inputs, tmp_path):

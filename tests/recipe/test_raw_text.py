@@ -37,3 +37,17 @@ def test_docs_are_read_as_their_tokens_if_text_is_tokenized(tmp_path):
         (tmp_path / name).read_text("utf8").split("\n") for name in (TEXT, HELDOUT)
     ]
     assert {len(line.split()) for part in lines for line in part if line} == {4}
+
+
+def test_projects_in_the_folder_of_the_text_are_no_text(tmp_path):
+    """They have the held-out sentences of a treebank."""
+    texts, out = tmp_path / "texts", tmp_path / "out"
+    project = texts / "mine"
+    for folder in (project / "corpus", out):
+        folder.mkdir(parents=True)
+    (texts / "a.txt").write_text("".join(f"{i} words of a\n" for i in range(6000)))
+    (project / "project.yml").write_text("vars: {}")
+    (project / "corpus" / TEXT).write_text("".join(f"{i} b\n" for i in range(20_000)))
+    assert split_text(str(texts), out).words < 24_000
+    survey = split_text(str(project / "corpus" / TEXT), out)
+    assert survey.words + survey.heldout == 40_000

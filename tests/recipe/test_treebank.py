@@ -42,6 +42,30 @@ def test_a_treebank_without_xpos_has_no_tags(read):
     assert components_for(docs) == ["morphologizer", "parser"]
 
 
+def test_words_without_any_tag_have_none_together(read):
+    row = "{0}\t{1}" + 4 * "\t_" + "\t{2}\tdep\t_\t_\n"
+    words = [(1, "in", 3), (2, "dem", 3), (3, "Haus", 0)]
+    rows = "".join(row.format(*columns) for columns in words)
+    docs = read("1-2\tim" + 8 * "\t_" + "\n" + rows + "\n")
+    assert components_for(docs) == ["parser"]
+
+
+@pytest.mark.parametrize(
+    "old, new, problem",
+    [
+        ("\tNOUN\t", "\tnoun\t", r"line \d: .*\(UPOS\) is 'noun'"),
+        ("\tNumber=Sing\t", "\tSing\t", r"line \d: .*\(FEATS\) are 'Sing'"),
+        ("\tBuch\tBuch", "\t\tBuch", r"line \d: .*\(FORM\) is empty"),
+        ("\t4\tdet\t", "\t99\tdet\t", "head of 'das' is 99, of 5 words: 'Anna liest"),
+        (CONLLU, "# text = Anna\n\n", "no tags, no heads"),
+    ],
+)
+def test_what_the_converter_would_fail_at_is_said(read, old, new, problem):
+    assert old in CONLLU
+    with pytest.raises(CorpusError, match=problem):
+        read(CONLLU.replace(old, new))
+
+
 def test_words_without_xpos_among_others_have_no_tag(read):
     """To the converter, their tag is their part of speech."""
     row = "{0}\t{1}\t{1}\t{2}\t{3}\t_\t{4}\tdep\t_\t_\n"
