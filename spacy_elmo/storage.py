@@ -4,8 +4,10 @@ import hashlib
 import io
 import os
 import secrets
+import shutil
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Iterator, Optional, Union
 
 # torch brings it, and needs it too.
@@ -55,6 +57,17 @@ def remove_leftovers(folder: Path, name: str) -> None:
     """
     for left in folder.glob(f".{name}.{'[0-9a-f]' * 8}"):
         left.unlink()
+
+
+@contextmanager
+def temporary_folder(folder: Path, prefix: str) -> Iterator[Path]:
+    """A folder in another one. Those of processes that were killed are removed: no
+    other one may be working there under this prefix.
+    """
+    for left in folder.glob(f"{prefix}{'?' * 8}"):
+        shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(prefix=prefix, dir=folder) as name:
+        yield Path(name)
 
 
 def beside(path: Path, name: str) -> Path:

@@ -187,9 +187,19 @@ def read_all(path: Union[str, Path], **how: Any) -> Iterator[Text]:
 
 
 def make_doc(nlp: Language, text: Text) -> Doc:
-    """A Doc of a text that `read_texts` gives. A list of words is one sentence."""
-    if not isinstance(text, list):
-        return nlp.make_doc(text) if isinstance(text, str) else text
+    """A Doc of a text that `read_texts` gives. A list of words is one sentence.
+
+    RAISES (CorpusError): If the tokenizer takes no such text.
+    """
+    if isinstance(text, Doc):
+        return text
+    if isinstance(text, str):
+        try:
+            return nlp.make_doc(text)
+        except Exception as e:  # whatever a tokenizer raises
+            reason = f"{type(e).__name__}: {' '.join(str(e).split())}"
+            problem = f"its tokenizer fails at the text {text[:40]!r} ({reason})"
+            raise unusable("[nlp]", problem) from None
     return Doc(nlp.vocab, words=text, sent_starts=[i == 0 for i in range(len(text))])
 
 

@@ -42,14 +42,12 @@ class SentenceBatch(NamedTuple):
 
     order: Which sentences, the longest first.
     rows: The table row of each word, sentence after sentence.
-    spans: Where the words of each sentence stand there.
     readings: What the forward and the backward LSTMs read, boundaries included. Their
         places are those of the words, in the order of the sentence.
     """
 
     order: List[int]
     rows: Ints1d
-    spans: List[Tuple[int, int]]
     readings: List[Reading]
 
 
@@ -79,8 +77,7 @@ def make_batches(
                 for of_sentence, text in zip(reading.places, texts)
             ]
             readings.append(reading._replace(places=places))
-        spans = spans_of([len(text) for text in texts])
-        yield SentenceBatch(batch, np.concatenate(texts), spans, readings)
+        yield SentenceBatch(batch, np.concatenate(texts), readings)
 
 
 def cut_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[List[int]]:

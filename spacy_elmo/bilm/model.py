@@ -277,10 +277,9 @@ class BiLM(nn.Module):
             order = torch.tensor(batch.order)
             before = state and LSTMState(state.h[:, :, order], state.c[:, :, order])
             y, after = self(table, batch, before)
-            flat = y.float().cpu().numpy()
-            for i, (start, end) in zip(batch.order, batch.spans):
-                # A copy: no sentence keeps its whole batch in memory.
-                layers[i] = flat[start:end].copy()
+            ends = np.cumsum([len(sentences[i]) for i in batch.order])
+            for i, X in zip(batch.order, np.split(y.float().cpu().numpy(), ends)):
+                layers[i] = X.copy()  # no sentence keeps its whole batch in memory
             if state is not None:
                 state.h[:, :, order], state.c[:, :, order] = after
         return layers

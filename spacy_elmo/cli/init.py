@@ -1,13 +1,11 @@
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 import srsly
 import typer
@@ -28,8 +26,8 @@ from ..errors import (
 from ..processes import handling
 from ..recipe import treebank as tb
 from ..recipe.raw_text import CORPUS, PROJECT, Survey, split_text
-from ..recipe.steps import LOCK
-from ..storage import hold
+from ..recipe.steps import LOCK_FILE
+from ..storage import hold, temporary_folder
 from ..text import RULES, find_texts
 from ._app import app
 from .inputs import FILE, FILES, is_package_name, require_version
@@ -38,7 +36,6 @@ TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated
 # Below this, the tokenizer and the treebank follow different rules.
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
-TEMPORARY = ".init."
 # So no temporary folder is left, and no step goes on alone.
 LIKE_CTRL_C = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 
@@ -163,7 +160,7 @@ def write(output: Path, given: Dict[str, Any]) -> None:
         if part.exists():
             raise CorpusError(Errors.E111.format(path=part))
     busy = CorpusError(Errors.E114.format(path=output))
-    with hold(output / LOCK, busy), temporary_folder(output) as folder:
+    with hold(output / LOCK_FILE, busy), temporary_folder(output, ".init.") as folder:
         corpus = folder / CORPUS
         corpus.mkdir()
         components = convert(given["treebank"], given["dev"], corpus, language)
@@ -186,15 +183,6 @@ def write(output: Path, given: Dict[str, Any]) -> None:
     msg.good(f"Wrote a spaCy project to {output}")
 
 
-@contextmanager
-def temporary_folder(output: Path) -> Iterator[Path]:
-    """A folder in another. Those of commands that were killed are removed."""
-    for left in output.glob(f"{TEMPORARY}*"):
-        shutil.rmtree(left)
-    with TemporaryDirectory(prefix=TEMPORARY, dir=output) as name:
-        yield Path(name)
-
-
 def convert(
     treebank: List[str], dev: List[str], corpus: Path, language: Language
 ) -> List[str]:
@@ -214,7 +202,7 @@ def convert(
             problem = f"has no {what}, unlike {path}. Give it in both, or in neither"
             raise unusable(dev[i], problem)
         # The number keeps two files of the same name apart.
-        tb.write_parts(docs, dev_docs, corpus, f"{i + 1}-{Path(path).stem}")
+        tb.write_split(docs, dev_docs, corpus, f"{i + 1}-{Path(path).stem}")
         share, examples = tb.compare_tokens(docs, language)
         labels = ", ".join(sorted({e.label_ for doc in docs for e in doc.ents}))
         msg.good(

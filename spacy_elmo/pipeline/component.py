@@ -37,6 +37,9 @@ class ELMo(TrainablePipe):
     vectors (int or str or Sequence[float]): See the factory.
     """
 
+    # So spaCy leaves it out of the optimizer and of the table of losses.
+    is_trainable = False
+
     def __init__(
         self,
         vocab: Vocab,
@@ -62,11 +65,6 @@ class ELMo(TrainablePipe):
         replacement = ListenerReplacement(self._nlp)
         self.model.attrs["replace_listener_cfg"] = replacement.make_config
         self.model.attrs["replace_listener"] = replacement.finish
-
-    @property
-    def is_trainable(self) -> bool:
-        # So spaCy leaves it out of the optimizer and of the table of losses.
-        return False
 
     @property
     def digest(self) -> str:
@@ -161,8 +159,7 @@ class ELMo(TrainablePipe):
         """Whether Docs are of the pipeline that it runs in, as far as can be told. If
         its own has gone, it was sourced into another, with the vocab of that one.
         """
-        vocabs = (self.vocab, self.last_vocab)
-        is_known = all(any(doc.vocab is vocab for vocab in vocabs) for doc in docs)
+        is_known = all(doc.vocab in (self.vocab, self.last_vocab) for doc in docs)
         return is_known or self._nlp.get() is None
 
     def predict(self, docs: Iterable[Doc]) -> List[Floats3d]:

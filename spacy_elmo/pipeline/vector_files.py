@@ -16,7 +16,6 @@ import h5py
 import numpy as np
 from spacy.language import Language
 from spacy.pipeline import Sentencizer
-from spacy.tokens import Doc
 from spacy.training.batchers import minibatch_by_words
 
 from ..errors import CorpusError, Errors, require_same, unusable
@@ -131,15 +130,13 @@ def write_part(job: Job, part: Part) -> None:
     nlp = job.nlp
     with nlp.memory_zone(), _writing(part.path) as h5:
         docs = ((make_doc(nlp, text), number) for number, text in part.texts)
-        for some in minibatch_by_words(docs, BATCH_TOKENS, get_length=length_of):
+        for some in minibatch_by_words(
+            docs, BATCH_TOKENS, get_length=lambda numbered: len(numbered[0])
+        ):
             for doc, number in nlp.pipe(some, as_tuples=True):
                 words = [token.text for token in doc]
                 h5[str(number)] = job.select(doc._.elmo).astype(job.dtype)
                 h5[str(number)].attrs["words"] = json.dumps(words, ensure_ascii=False)
-
-
-def length_of(doc_and_number: Tuple[Doc, int]) -> int:
-    return len(doc_and_number[0])
 
 
 def merge(folder: Path, output: Path) -> None:

@@ -1,6 +1,5 @@
 """Text as memory-mapped word ids, made once and reused."""
 
-import json
 import mmap
 from pathlib import Path
 from typing import Any, Collection, Dict, List, NamedTuple, Sequence, Tuple
@@ -12,18 +11,7 @@ from ..bilm.paths import CHECKPOINT, WEIGHTS_FILE
 from ..errors import TrainingError, Warnings, require_same, unusable
 from ..text import RULES, find_texts
 from .config import Settings
-from .corpus_files import (
-    CHARACTERS,
-    META,
-    SOURCES,
-    STARTS,
-    TARGETS,
-    TOKENS,
-    WORDS,
-    fingerprint,
-    key_of,
-    write_cache,
-)
+from .corpus_files import WORDS, fingerprint, key_of, read_cache, write_cache
 from .loggers import LOG
 from .tokenizer import Tokenizer
 from .vocabulary import UNK_ID, VOCABULARY, Floats1d, Ints, Vocabulary, read_vocabulary
@@ -201,23 +189,9 @@ def load_corpus(
         require_same(cache, found, key, TrainingError)
     if found != key:
         write_cache(cache, files, tokenizer, key, weights, vocabulary, width)
-    return _open_cache(cache, weights, width)
-
-
-def _open_cache(cache: Path, weights: List[float], width: int) -> Corpus:
-    made = json.loads((cache / META).read_text())
-    characters = np.memmap(cache / CHARACTERS, np.int16, "r")
-    return Corpus(
-        tokens=np.memmap(cache / TOKENS, np.int32, "r"),
-        starts=np.load(cache / STARTS),
-        sources=np.load(cache / SOURCES),
-        weights=weights,
-        words=(cache / WORDS).read_bytes().decode("utf8").split("\n")[:-1],
-        characters=characters.reshape(-1, width),
-        vocab_size=made["vocab_size"],
-        targets=np.load(cache / TARGETS),
-        counts=TextCounts(**made["counts"]),
-    )
+    made = read_cache(cache, width)
+    made["counts"] = TextCounts(**made["counts"])
+    return Corpus(weights=weights, **made)
 
 
 def weights_of(files: Sequence[Path], patterns: Dict[str, float]) -> List[float]:

@@ -95,6 +95,21 @@ def write_cache(
             sync(folder / name)
 
 
+def read_cache(cache: Path, width: int) -> Dict[str, Any]:
+    """What `write_cache` has written, by the names that it has in a Corpus."""
+    made = json.loads((cache / META).read_text())
+    return {
+        "tokens": np.memmap(cache / TOKENS, np.int32, "r"),
+        "starts": np.load(cache / STARTS),
+        "sources": np.load(cache / SOURCES),
+        "words": (cache / WORDS).read_bytes().decode("utf8").split("\n")[:-1],
+        "characters": np.memmap(cache / CHARACTERS, np.int16, "r").reshape(-1, width),
+        "vocab_size": made["vocab_size"],
+        "targets": np.load(cache / TARGETS),
+        "counts": made["counts"],
+    }
+
+
 @contextmanager
 def _replacing(cache: Path) -> Iterator[Path]:
     """A folder for a new cache. Without an error it replaces the old one."""

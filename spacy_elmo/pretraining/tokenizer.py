@@ -10,12 +10,12 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from spacy import lang, util
 from spacy.language import Language
-from spacy.tokens import Doc
 
 from ..bilm.tuning import BATCH_DOCUMENTS, MAX_STRINGS
 from ..errors import CorpusError, Errors, unusable
 from ..processes import map_in_processes
 from ..segmenters import segment_sentences
+from ..text import make_doc
 from .config import CorpusSettings
 
 # The sentences of a document.
@@ -34,10 +34,6 @@ class Tokenizer:
     code: Optional[Path] = None  # Python file with functions that [nlp] names
     # Made on first use, in the process that uses it.
     _language: Optional[Language] = field(default=None, init=False)
-    _segment: Any = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self._segment = segment_sentences(self.settings.max_length)
 
     def __call__(self, document: Any) -> Tokenized:
         """Split a document.
@@ -60,7 +56,7 @@ class Tokenizer:
             yield from (words[i : i + limit] for i in range(0, len(words), limit))
             return
         doc = make_doc(self.load(), part) if isinstance(part, str) else part
-        for span in self._segment(doc):
+        for span in segment_sentences(limit)(doc):
             yield _clean(token.text for token in span)
 
     def load(self) -> Language:
@@ -73,16 +69,6 @@ class Tokenizer:
                 util.import_file("python_code", self.code)
             self._language = load_language(self.nlp_config)
         return self._language
-
-
-def make_doc(language: Language, text: str) -> Doc:
-    """RAISES (CorpusError): If the tokenizer takes no such text."""
-    try:
-        return language.make_doc(text)
-    except Exception as e:  # whatever a tokenizer raises
-        reason = f"{type(e).__name__}: {' '.join(str(e).split())}"
-        problem = f"its tokenizer fails at the text {text[:40]!r} ({reason})"
-        raise unusable("[nlp]", problem) from None
 
 
 def load_language(nlp_config: Dict[str, Any]) -> Language:

@@ -12,7 +12,7 @@ from ..errors import CorpusError, Errors
 from ..storage import hold
 
 # Held by whoever changes a project.
-LOCK = ".steps.lock"
+LOCK_FILE = ".steps.lock"
 
 
 def main(project: Path) -> None:
@@ -21,7 +21,7 @@ def main(project: Path) -> None:
     signal.signal(signal.SIGINT, lambda *_: None)
     busy = CorpusError(Errors.E114.format(path=project))
     try:
-        with hold(project / LOCK, busy):
+        with hold(project / LOCK_FILE, busy):
             remove_damaged(project / "project.lock")
             project_run(project, "all")
     except (CorpusError, OSError) as e:

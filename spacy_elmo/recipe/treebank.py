@@ -11,7 +11,7 @@ from spacy.tokens import Doc, DocBin, Token
 from spacy.vocab import Vocab
 
 from ..errors import CorpusError, Errors, unusable
-from ..text import CONVERT, CONVERT_UTF16, UTF16, open_text, suffix_of
+from ..text import CONVERT, CONVERT_UTF16, UTF16, make_doc, open_text, suffix_of
 
 # Sentences of a Doc, so that the parser learns where one ends.
 N_SENTS = 10
@@ -234,8 +234,6 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
 
     RAISES (CorpusError): If the tokenizer takes no such text.
     """
-    from ..pretraining.tokenizer import make_doc  # with torch: a second
-
     n = same = 0
     examples: List[str] = []
     for doc in docs:
@@ -251,7 +249,7 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
     return same / n, examples
 
 
-def write_parts(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> None:
+def write_split(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> None:
     """Write train/NAME.spacy and dev/NAME.spacy. Without `dev`, a tenth of the Docs is
     held out.
 

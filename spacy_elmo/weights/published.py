@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import List, NamedTuple, Optional
 
 import srsly
@@ -16,7 +15,7 @@ from ..errors import (
     WeightsError,
     did_you_mean,
 )
-from ..storage import hold
+from ..storage import hold, temporary_folder
 
 NLPL = "http://vectors.nlpl.eu/repository/20"
 CACHE_VARIABLE = "SPACY_ELMO_CACHE"
@@ -101,11 +100,8 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
 def _download(model: Published, folder: Path, silent: bool) -> None:
     from ..bilm import BiLM
 
-    prefix = f".{folder.name}."
-    for left in folder.parent.glob(f"{prefix}{'?' * 8}"):  # of a killed download
-        shutil.rmtree(left, ignore_errors=True)
-    with TemporaryDirectory(prefix=prefix, dir=folder.parent) as temporary:
-        making = Path(temporary) / folder.name
+    with temporary_folder(folder.parent, f".{folder.name}.") as temporary:
+        making = temporary / folder.name
         making.mkdir()
         files = [making / Path(url).name for url in model.urls]
         for url, file in zip(model.urls, files):

@@ -64,7 +64,6 @@ def test_the_boundary_is_read_once_and_the_other_one_only_for_the_state():
     (batch,) = make_batches(sentences, 100)
     assert batch.order == [1, 0, 3]
     assert batch.rows.tolist() == [7, 8, 9, 5, 6, 5, 8]
-    assert batch.spans == [(0, 3), (3, 5), (5, 7)]
     forward, backward = batch.readings
     # <S>, then the first words, of which there are two, and so on
     assert forward.sizes == [1, 2, 3, 1]

@@ -302,7 +302,7 @@ def test_another_project_is_left_alone(elmo, command, tmp_path, content):
 
 
 def test_what_a_killed_command_left_is_removed(elmo, inputs, tmp_path):
-    (tmp_path / "out" / ".init.abc" / "corpus").mkdir(parents=True)
+    (tmp_path / "out" / ".init.abcdefgh" / "corpus").mkdir(parents=True)
     (tmp_path / "short.txt").write_text("nur wenig Text")
     elmo("init", tmp_path / "short.txt", tmp_path / "out", "--lang", "de")
     assert not list((tmp_path / "out").iterdir())
