@@ -103,8 +103,9 @@ class BiLM(nn.Module):
         """Predict with the LSTMs' products in a precision, on the device where the
         model is now. Training and `save` stay as they are.
 
-        name (str): "float32", exact to 1e-5; "bfloat16"; "int8"; or "auto", the
-            fastest. If it is slower than float32 here, this warns and uses float32.
+        name (str): "float32", exact to 1e-5; "bfloat16"; "int8"; or "auto", of these
+            the one that is fastest here in batches. One that is slower than float32
+            here warns, and float32 is used.
         RAISES (ValueError): If there is no such precision.
         """
         name = choose_precision(name, self.encoder.char_embed.device)

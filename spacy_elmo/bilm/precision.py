@@ -9,7 +9,7 @@ from ..errors import Warnings, require
 
 # Of the LSTMs' products in prediction. "float32" is exact to 1e-5. The others round
 # weights and inputs of the products; state, gates and sums stay in float32. "auto" is
-# the fastest on a device.
+# the fastest on a device in batches; one sentence alone can be slower.
 PRECISIONS = ("float32", "bfloat16", "int8", "auto")
 # What each of them needs to be fast.
 NEEDS = {

@@ -66,7 +66,11 @@ def init_cli(
         False, "--tokenized/--raw", help="Lines are sentences, split at spaces only"
     ),
     config_path: Optional[Path] = Opt(
-        None, "--config", "-c", help="Default: pretrain_small.cfg", **FILE
+        None,
+        "--config",
+        "-c",
+        help="Of pretraining; default: pretrain_small.cfg",
+        **FILE,
     ),
     run: bool = Opt(True, "--run/--no-run", help="Run the project, or only write it"),
 ) -> None:

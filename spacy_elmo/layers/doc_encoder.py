@@ -42,7 +42,7 @@ def build_bilm(
         the memory in use beside the result.
     cache_mb (float): Memory for the token vectors of words seen before.
     precision (str): Of the LSTMs' products: "float32", exact to 1e-5; "bfloat16",
-        "int8", or "auto", the fastest here.
+        "int8", or "auto", the fastest here in batches (one sentence can be slower).
     sentence_cache_mb (float): Memory for the layers of sentences, from the first
         update on: the second and later epochs need no biLM.
     sentence_cache_path (str): In training, a folder that keeps them on disk as well,

@@ -36,8 +36,8 @@ class Log:
     """The curve of a run: one JSON object per line, each with its "step".
 
     settings (Settings): The config. Its [training.logger] is any that `spacy train`
-        takes: it sees the loss as that of a component "bilm", and the perplexity of
-        held-out text as the score.
+        takes: it sees the last loss as that of a component "bilm", and the last
+        perplexity of held-out text as the score, which is 0 before there is one.
     folder (Path): Has log.jsonl. What an earlier run wrote is kept, but for the lines
         after `step` and the closing one ("final"), which are written again.
     step (int): The step from which the run resumes; 0 begins a log.
@@ -51,14 +51,17 @@ class Log:
         kept = "".join(_kept_lines(self.path, step)) if goes_on else ""
         with replacing(self.path) as temporary:
             temporary.write_text(kept, encoding="utf8")
-        self._score = math.nan
+        self._last = {"loss": 0.0, "average": 0.0}
         self._log_step, self.close = _set_up(settings, n_steps)
 
     def write(self, record: Dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf8") as file:
             file.write(json.dumps(record) + "\n")
-        self._score = record.get("average", self._score)
-        self._log_step(_to_info(record, self._score))
+        for name in self._last:
+            # Loggers that write JSON take finite numbers alone.
+            if math.isfinite(record.get(name, math.nan)):
+                self._last[name] = record[name]
+        self._log_step(_to_info({**record, **self._last}))
 
 
 def _kept_lines(path: Path, step: int) -> Iterator[str]:
@@ -112,13 +115,15 @@ def _set_up(settings: Settings, n_steps: int) -> Any:
         raise _unusable_logger(e) from None
 
 
-def _to_info(record: Dict[str, Any], score: float) -> Dict[str, Any]:
+def _to_info(record: Dict[str, Any]) -> Dict[str, Any]:
     """A record of log.jsonl as `spacy train` gives it to a logger."""
     names = ("forward", "backward", "bits_per_character")
-    scores = {name: record[name] for name in names if name in record}
+    found = {name: record.get(name, math.nan) for name in names}
+    scores = {name: x for name, x in found.items() if math.isfinite(x)}
+    score = record["average"]
     return {
         "epoch": int(record["epoch"]), "step": record["step"],
         "score": score, "other_scores": {**scores, "perplexity": score},
-        "losses": {"bilm": record.get("loss", math.nan)}, "checkpoints": [],
+        "losses": {"bilm": record["loss"]}, "checkpoints": [],
         "seconds": int(record["seconds"]), "words": record["tokens"],
     }  # fmt: skip

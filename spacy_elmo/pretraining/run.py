@@ -22,6 +22,9 @@ from .objective import Objective
 from .softmax import Softmax, draw_sample
 from .windows import Rows, Window
 
+# The mean of the last weights is of so many of them.
+N_AVERAGED = 20
+
 
 @dataclass
 class Run:
@@ -48,6 +51,13 @@ class Run:
     def mean_begins(self) -> int:
         """The last step before the part of the run whose weights are averaged."""
         return self.n_steps - int(self.settings.training.average_share * self.n_steps)
+
+    @property
+    def is_averaged(self) -> bool:
+        """Whether the weights after this step are of those that are averaged."""
+        every = max(1, (self.n_steps - self.mean_begins) // N_AVERAGED)
+        past = self.step - self.mean_begins
+        return past > 0 and (past % every == 0 or self.step == self.n_steps)
 
 
 def start_run(settings: Settings, corpus: Corpus, processes: Processes = ALONE) -> Run:

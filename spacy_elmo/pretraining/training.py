@@ -243,8 +243,8 @@ class _Training:
             run.n_worse += 1
 
     def _average(self) -> None:
-        run, due = self.run, self._is_due(self.settings.checkpoint_steps)
-        if due and run.mean is not None and run.step > run.mean_begins:
+        run = self.run
+        if run.mean is not None and run.is_averaged:
             run.mean.update_parameters(run.weights)
 
     def _save_or_stop(self, signals: List[int]) -> None:

@@ -87,7 +87,6 @@ def pretrain_config(
         sizes = [own, *(n for n in MAX_CHARACTERS if n > own)]
         fitting = [n for n in sizes if survey.share_cut(n) < MAX_CUT]
         char_cnn["max_characters_per_token"] = (*fitting, sizes[-1])[0]
-    config["training"]["precision"] = "auto"
     # The project's steps run in its folder.
     for section, key in (("vocabulary", "path"), ("paths", "init_from")):
         value = config[section][key]

@@ -33,8 +33,8 @@ def test_a_logger_sees_losses_and_perplexities(make_settings, tmp_path, seen):
     assert [info["step"] for info in seen[1:-1]] == [1, 2, 3, 4, 4, 5, 6, 7, 8, 8]
     records = list(srsly.read_jsonl(tmp_path / "out" / "log.jsonl"))
     losses = [r["loss"] for r in records if "loss" in r]
-    given = [info["losses"]["bilm"] for info in seen[1:-1]]
-    assert [x for x in given if x == x] == pytest.approx(losses)
+    given = {info["step"]: info["losses"]["bilm"] for info in seen[1:-1]}
+    assert list(given.values()) == pytest.approx(losses)
     assert seen[-2]["score"] == found.average
     assert seen[-2]["other_scores"]["bits_per_character"] > 0
     assert seen[-2]["words"] == 320
@@ -48,6 +48,18 @@ def test_spacys_own_console_logger_shows_perplexities(
     found = pretrain(make_settings(logger=block), tmp_path / "out")
     table = capsys.readouterr().out.split()
     assert f"{found.average:.2f}" in table
+
+
+@pytest.mark.parametrize("overrides", [{}, {"paths.dev": None}])
+def test_spacys_own_logger_writes_a_file(overrides, make_settings, tmp_path):
+    """As JSON, of finite numbers: there is no perplexity yet, or never."""
+    path = tmp_path / "steps.jsonl"
+    block = {"@loggers": "spacy.ConsoleLogger.v3", "output_file": str(path)}
+    settings = make_settings(logger=block, overrides=overrides)
+    found = pretrain(settings, tmp_path / "out")
+    rows = list(srsly.read_jsonl(path))
+    assert rows[0]["score"] == 0.0 and len(rows) >= 8
+    assert rows[-1]["score"] == (pytest.approx(found.average) if found else 0.0)
 
 
 def test_a_logger_that_is_not_there_is_named_before_text_is_read(
