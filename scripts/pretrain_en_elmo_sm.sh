@@ -36,7 +36,7 @@ stage 2 --init-from "$RUNS/1" --training.max_tokens 6451200 --training.seed 1 \
 stage 3 --init-from "$RUNS/2" --training.max_tokens 124723200 --training.seed 2 \
     --training.rows 256 --training.optimizer.learn_rate 0.0015 \
     --training.optimizer.warmup_steps 300 --training.optimizer.decay none \
-    --training.average_share 0.286 --training.checkpoint_steps 320
+    --training.average_share 0.286
 stage 4 --init-from "$RUNS/3" --training.max_tokens 49152000 --training.seed 3 \
     --training.rows 256 --training.optimizer.learn_rate 0.0012 \
     --training.optimizer.warmup_steps 100
