@@ -53,7 +53,7 @@ Runs = Dict[str, Dict[str, Any]]
 
 
 def main() -> None:
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, threads=False)
     parser.add_argument("--data", type=Path, required=True, help="Evaluation sets")
     parser.add_argument("--work", type=Path, default=Path("training/accuracy"))
     parser.add_argument("--weights", default="en_elmo_sm")
@@ -76,6 +76,12 @@ def main() -> None:
                 if args.fresh or key not in runs:
                     runs[key] = train(task, arm, seed, args)
                     save("accuracy", {"runs": runs}, render(runs), args.output)
+                elif arm.startswith("elmo") and not is_of(runs[key], args.weights):
+                    raise SystemExit(f"{done}: {key} is of another biLM. Use --output.")
+
+
+def is_of(run: Dict[str, Any], weights: str) -> bool:
+    return str(run["command"]).endswith(f"--paths.elmo {weights}")
 
 
 def make_config(task: str, arm: str, args: argparse.Namespace) -> Config:

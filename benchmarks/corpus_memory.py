@@ -26,7 +26,7 @@ NEW_WORD = 150
 
 
 def main() -> None:
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, threads=False)
     parser.add_argument("--text", required=True, help="A file, directory or glob")
     parser.add_argument("--mb", type=float, nargs="+", default=[1, 1000])
     parser.add_argument("--steps", type=int, default=30)

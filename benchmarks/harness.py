@@ -41,10 +41,11 @@ Arms = Dict[str, Callable[[], float]]
 Seconds = Dict[str, List[float]]
 
 
-def make_parser(doc: str) -> argparse.ArgumentParser:
+def make_parser(doc: str, threads: bool = True) -> argparse.ArgumentParser:
     """A parser of what every benchmark takes."""
     parser = argparse.ArgumentParser(description=doc.split("\n\n")[0])
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    if threads:
+        parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--output", type=Path, help="Folder of the results")
     return parser
 

@@ -31,7 +31,7 @@ assert registry.has("architectures", "spacy_elmo.BiLM.v1") == (sys.argv[1] == "w
 
 
 def main() -> None:
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, threads=False)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--warm-up", type=int, default=1)
     args = parser.parse_args()

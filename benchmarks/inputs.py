@@ -37,7 +37,12 @@ def random_bilm(name: str) -> BiLM:
                      "embedding": {"dim": 16}, "n_characters": 262,
                      "max_characters_per_token": 50},
     }  # fmt: skip
-    bilm = BiLM(Options.from_dict(options)).requires_grad_(False)
+    return randomize(BiLM(Options.from_dict(options)))
+
+
+def randomize(bilm: BiLM) -> BiLM:
+    """Give a biLM, whose memory is uninitialized, weights for predictions."""
+    bilm.requires_grad_(False)
     torch.manual_seed(0)
     for param in bilm.parameters():
         fan_in = param.shape[0] if param.dim() == 2 else param[0].numel()

@@ -53,7 +53,7 @@ COSTS = {
 
 
 def main() -> None:
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, threads=False)
     parser.add_argument("--text", required=True)
     parser.add_argument("--heldout", nargs="+", required=True)
     parser.add_argument("--work", type=Path, required=True)
@@ -72,6 +72,9 @@ def pretrain(name: str, args: Any) -> Dict[str, Any]:
     """
     folder = args.work / name.replace(" ", "_").replace(",", "")
     result = folder / "result.json"
+    asked = [args.text, args.heldout, str(args.config), args.tokens]
+    if result.is_file() and srsly.read_json(result).get("asked") != asked:
+        raise SystemExit(f"{result} is of another text or length. Use another --work.")
     if not result.is_file():
         changes = CHANGES[name]
         first = args.work / "1024_cells_projection_128" / "corpus"
@@ -90,7 +93,8 @@ def pretrain(name: str, args: Any) -> Dict[str, Any]:
         files = last.get("files") or {Path(args.heldout[0]).name: last}
         bits = {file: found["bits_per_character"] for file, found in files.items()}
         bits["all"] = last["bits_per_character"]
-        srsly.write_json(result, {"tokens": last["tokens"], "bits": bits})
+        found = {"asked": asked, "tokens": last["tokens"], "bits": bits}
+        srsly.write_json(result, found)
     return dict(srsly.read_json(result))
 
 

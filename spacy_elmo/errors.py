@@ -170,7 +170,8 @@ class Errors:
     )
     E054 = (
         "[ELMO054] {path} has no softmax, so it is no language model. Use a model that "
-        "'spacy elmo pretrain' wrote: the official ones have no softmax."
+        "'spacy elmo pretrain' wrote: the official ones have no softmax, and pipelines "
+        "keep their biLMs without it."
     )
     E056 = "[ELMO056] {path} cannot be read ({reason}). Remove it to start over."
     E058 = (
@@ -209,8 +210,8 @@ class Errors:
     )
     E111 = "[ELMO111] {path} is there already. Remove it, or give another path."
     E112 = (
-        "[ELMO112] --layers mix needs one trained mix, and there are {n} (components "
-        "that have one: {names}). Give a --pipeline, and the --component."
+        "[ELMO112] --layers mix needs one trained mix, and there are {n}{of} "
+        "(components that have one: {names}). Give a --pipeline, and the --component."
     )
     E113 = "[ELMO113] --engine ray needs Ray Data ({reason}): pip install 'ray[data]'"
     E114 = (
@@ -261,6 +262,7 @@ class Errors:
         "[ELMO128] {name} cannot be loaded: {reason} Give the file of its functions by "
         "--code, or install their package."
     )
+    E129 = "[ELMO129] {name} is no pipeline. Did you mean {best}?"
     # init and package
     E130 = (
         "[ELMO130] The text at {path} has {found:,} words, repeated paragraphs counted "

@@ -382,6 +382,9 @@ def experiments(monkeypatch, tmp_path):
         return {"score": score, "scores": {"f": score}, "machine": "M", **costs}
 
     monkeypatch.setattr(run, "train", train)
+    (tmp_path / "wnut17").mkdir()
+    for part in ("train", "dev"):
+        (tmp_path / "wnut17" / f"{part}.tsv").write_text("Anna\tB-person\n")
     names = {"cfg": "names", "data": "wnut17", "scores": {"f": "names"}}
     arms = {"without": {"encoder": "hashed"}, "floret": {"encoder": "static"}}
     arms["floret"]["vectors"] = "vectors"
@@ -401,7 +404,7 @@ def scores_in(experiment):
 
 def run_all(experiment, only="*/without/*", **how):
     work = experiment.parents[1]
-    run.main(experiment, experiment, work=work, only=only, jobs=1, **how)
+    run.main(experiment, work, work=work, only=only, jobs=1, **how)
     return scores_in(experiment)
 
 
@@ -421,6 +424,26 @@ def test_a_result_stays_until_its_run_has_ended_afresh(experiments):
     with pytest.raises(SystemExit, match="needs .*vectors"):
         run_all(a, "*/floret/*", fresh=True)
     assert scores_in(a) == [0, 1]
+
+
+def test_data_are_read_anew_where_runs_are(experiments):
+    a = experiments[0]
+    folder = a.parents[1]
+    old = data.convert(folder, "wnut17", "dev", folder / "corpus").read_bytes()
+    (folder / "wnut17" / "dev.tsv").write_text("Bonn\tB-location\n")
+    run_all(a)
+    assert (folder / "corpus" / "wnut17_dev.spacy").read_bytes() == old
+    run_all(a, fresh=True)
+    assert (folder / "corpus" / "wnut17_dev.spacy").read_bytes() != old
+
+
+def test_what_is_called_and_is_not_there_is_said(experiments, capsys):
+    assert run_all(experiments[0], "nams/*") == []
+    assert "No run is called nams/*" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="no_such_bilm"):
+        run_all(experiments[0], weights="no_such_bilm")
+    with pytest.raises(SystemExit, match="nonsense: no set is called so"):
+        data.main(experiments[0], "nonsense", experiments[0])
 
 
 def test_a_pipeline_is_kept_of_the_run_that_has_the_result(experiments):

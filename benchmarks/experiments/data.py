@@ -2,7 +2,7 @@
 a task gives and asks for beyond a Doc's own annotation is in `doc.user_data`
 (task.py).
 
-    python data.py ../../shared/data/eval ewt corpus
+    python data.py EVAL ewt corpus
 """
 
 import csv
@@ -25,19 +25,28 @@ Reader = Callable[[Path, str], Iterator[Doc]]
 
 def main(data: Path, name: str, output: Path) -> None:
     """Convert one set, by its name here."""
+    if name not in SETS:
+        raise SystemExit(f"{name}: no set is called so. There are {', '.join(SETS)}.")
+    convert_all(data, name, output)
+
+
+def convert_all(data: Path, name: str, output: Path) -> None:
+    """Make the .spacy files of a set, those that are there, too."""
     for part in ("train", "dev", *(["test"] if name in WITH_TEST else [])):
-        convert(data, name, part, output)
+        convert(data, name, part, output, fresh=True)
 
 
-def convert(data: Path, name: str, part: str, output: Path) -> Path:
+def convert(
+    data: Path, name: str, part: str, output: Path, fresh: bool = False
+) -> Path:
     """RETURNS (Path): The .spacy file, which is made if it is not there."""
     path = output / f"{name}_{part}.spacy"
-    if not path.is_file():
+    if fresh or not path.is_file():
         output.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".unfinished")
         docs = DocBin(docs=SETS[name](data, part), store_user_data=True)
         docs.to_disk(unfinished)
-        unfinished.rename(path)
+        unfinished.replace(path)
     return path
 
 

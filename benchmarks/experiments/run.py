@@ -27,7 +27,7 @@ import spacy
 import srsly
 import torch
 import typer
-from data import WITH_TEST, convert
+from data import WITH_TEST, convert, convert_all
 from spacy.language import DEFAULT_CONFIG_PRETRAIN_PATH, Language
 from spacy.tokens import DocBin
 from spacy.util import load_config
@@ -36,7 +36,7 @@ from thinc.api import Config
 
 from spacy_elmo.bilm.paths import find_files
 from spacy_elmo.errors import WeightsError
-from spacy_elmo.storage import sha256
+from spacy_elmo.storage import hold, sha256
 from spacy_elmo.weights import resolve
 
 HERE = Path(__file__).resolve().parent
@@ -70,6 +70,10 @@ def main(
     keep: Annotated[bool, typer.Option(help="Pipelines, in WORK/pipelines")] = False,
 ) -> None:
     """Run what has no result yet, and write the tables."""
+    try:
+        weights_file(weights)
+    except WeightsError as e:
+        raise SystemExit(str(e)) from None
     # Components that the configs name.
     import components  # noqa: F401
 
@@ -80,6 +84,8 @@ def main(
     known = sorted(path.parent.parent.glob("*/results.json"), key=path.__eq__)
     done = done_of(runs, known)
     asked = fnmatch.filter(runs, only)
+    if not asked:
+        print(f"No run is called {only}: the tables are written anew.", file=sys.stderr)
     again = fresh or keep
     wanted = {
         key: run
@@ -88,9 +94,13 @@ def main(
         and (again or key not in done or is_stale(done[key], weights, work))
     }
     for key, run in wanted.items():
-        for file in files_of(run, work).values():
+        bilm = [work / run["weights"]] if "weights" in run else []
+        for file in [*files_of(run, work).values(), *bilm]:
             if not file.exists():
                 raise SystemExit(f"{key} needs {file}: make it first (see README.md).")
+    if fresh:
+        for name in {run["data"] for run in wanted.values()}:
+            convert_all(data, name, work / "corpus")
     with ThreadPoolExecutor(jobs) as pool:
         waiting = {
             pool.submit(
@@ -189,7 +199,8 @@ def train_once(
     fresh: bool = False,
 ) -> Run:
     """Experiments share the runs that they have in common; other weights of the biLM
-    leave those without it as they are.
+    leave those without it as they are. A run that another process has begun is waited
+    for.
 
     keep_as (str): What the pipeline is called in WORK/pipelines, if it is kept.
     fresh (bool): Whether to run what has a result, which is of other code.
@@ -202,19 +213,20 @@ def train_once(
     kept = work / "pipelines" / keep_as
     mark = kept / "run.txt"  # of which run it is
     is_kept = mark.is_file() and mark.read_text() == key
-    if fresh or not path.is_file() or (keep_as and not is_kept):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = work / "runs" / key[:16]
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped
-        result = train(run, data, weights, work, folder, jobs)
-        write_json(path, {**result, **made})
-        if keep_as:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(kept, ignore_errors=True)
-            (folder / "output" / "model-best").rename(kept)
-            mark.write_text(key)
-        shutil.rmtree(folder)
-    return dict(srsly.read_json(path))
+    folder = work / "runs" / key[:16]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with hold(folder.with_suffix(".lock")):
+        if fresh or not path.is_file() or (keep_as and not is_kept):
+            shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped
+            result = train(run, data, weights, work, folder, jobs)
+            write_json(path, {**result, **made})
+            if keep_as:
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(kept, ignore_errors=True)
+                (folder / "output" / "model-best").rename(kept)
+                mark.write_text(key)
+            shutil.rmtree(folder)
+    return read_json(path)
 
 
 def files_of(run: Run, work: Path) -> Dict[str, Path]:
@@ -424,13 +436,18 @@ def done_of(runs: Dict[str, Run], paths: List[Path]) -> Dict[str, Run]:
     """Results of the runs as they are planned now, from files of results: experiments
     have arms in common.
     """
-    files = [srsly.read_json(path) for path in paths if path.is_file()]
+    files = [read_json(path) for path in paths if path.is_file()]
     found = [result for file in files for result in file.get("runs", {}).values()]
     return {k: r for k, run in runs.items() for r in found if r.get("run") == run}
 
 
 def write_runs(path: Path, planned: Dict[str, Run], done: Dict[str, Run]) -> None:
     write_json(path, {"runs": {key: done[key] for key in planned if key in done}})
+
+
+def read_json(path: Path) -> Dict[str, Any]:
+    """Not by srsly, whose parser changes the last digits of some numbers."""
+    return dict(json.loads(path.read_text(encoding="utf8")))
 
 
 def write_json(path: Path, results: Dict[str, Any]) -> None:

@@ -110,7 +110,8 @@ def _find_mix(nlp: Language, component: Optional[str]) -> Tuple["ELMo", "Mix"]:
     found = [mix for mix in mixes if component in (None, mix[0])]
     if len(found) != 1:
         names = ", ".join(dict.fromkeys(name for name, _, _ in mixes)) or "none"
-        raise CorpusError(Errors.E112.format(n=len(found), names=names))
+        of = f" of {component!r}" if component else ""
+        raise CorpusError(Errors.E112.format(n=len(found), of=of, names=names))
     name, encoder, mix = found[0]
     if "upstream" not in encoder.attrs:  # a biLM of its own, maybe fine-tuned
         elmo: Any = nlp.add_pipe("elmo", f"elmo_of_{name}", before=name)

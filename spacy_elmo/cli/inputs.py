@@ -122,6 +122,11 @@ def load_pipeline(name: str) -> Language:
     try:
         # A package may be called as pip writes it.
         return load_model(name.replace("-", "_") if is_package(name) else name)
+    except OSError:
+        best = Path(name) / "model-best"  # of what 'spacy train' writes
+        if not best.is_dir():
+            raise
+        raise CorpusError(Errors.E129.format(name=name, best=best)) from None
     except (ValueError, ImportError) as e:
         # A component, a language or another function that only its code registers.
         is_unknown = str(e).startswith(("[E002]", "[E048]"))

@@ -21,12 +21,12 @@ def plot_cli(
     """
     from ..pretraining.loggers import read_log
 
+    runs = {str(path): read_log(path) for path in logs}
     try:
         # Not pyplot, which has windows and global state.
         from matplotlib.figure import Figure
     except ImportError as e:
         raise CorpusError(Errors.E061.format(reason=e)) from None
-    runs = {str(path): read_log(path) for path in logs}
     figure = Figure(figsize=(7, 5.2), layout="constrained")
     losses, perplexities = figure.subplots(2, 1, sharex=True)
     losses.set_ylabel("loss in training (nats)")

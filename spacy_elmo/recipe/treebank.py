@@ -1,6 +1,7 @@
 """Annotated sentences -> .spacy files."""
 
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
@@ -33,6 +34,8 @@ N_COLUMNS, FORM, POS, XPOS, FEATS, HEAD, MISC = 10, 1, 3, 4, 5, 6, 9  # of a .co
 # The tag of a name in MISC whose label is of more than capitals: the converter reads
 # these alone.
 BAD_NAME = re.compile(r"(?:(?:name|NE)=)?[BILU]-(?![A-Z_]+$)(.+)")
+NAME = re.compile(r"(?:^|\|)(?:name=|NE=)?([BILU])-([A-Z_]+)(?:\||$)")
+MULTIWORD = re.compile(r"(\d+)-(\d+)")
 BLANK_LINES = re.compile(r"\n{2,}")
 
 Docs = List[Doc]
@@ -72,8 +75,12 @@ def read_treebank(path: Path) -> Docs:
                 token.dep_ = ""  # to spaCy, its head is missing then
         # Makes spaCy train on these tokens, not on those of the tokenizer.
         doc.has_unknown_spaces = True
-    if not components_for(docs):
+    components = components_for(docs)
+    if not components:
         raise unusable(path, "has no tags, no heads and no entities")
+    if "tagger" not in components:  # those that the converter copied
+        for token in chain(*docs):
+            token.tag_ = ""
     return docs
 
 
@@ -141,6 +148,9 @@ def _completed(path: Path, data: str) -> str:
     for rows in sentences:
         words = [row for row in rows if row[0].isdigit()]
         _add_heads(words)
+        for row in rows:
+            if found := MULTIWORD.fullmatch(row[0]):
+                _share_name(words[int(found[1]) - 1 : int(found[2])])
         for row in words:
             if int(row[HEAD]) > len(words):
                 text = " ".join(row[FORM] for row in words)[:60]
@@ -160,14 +170,28 @@ def _add_heads(words: List[List[str]]) -> None:
             root = root or row[0]
 
 
+def _share_name(words: List[List[str]]) -> None:
+    """Give the words of a multiword token the first name that is among them: to the
+    converter, the token is in the name that its uppermost word is in.
+    """
+    found = next(filter(None, (NAME.search(row[MISC]) for row in words)), None)
+    if found:
+        tags = ["B" if found[1] in "BU" else "I", *"I" * (len(words) - 1)]
+        for row, tag in zip(words, tags):
+            row[MISC] = f"{tag}-{found[2]}"
+
+
 def _problem_in(line: str, kind: str) -> str:
     """What is wrong with a line, or nothing."""
     if not line or line.startswith("-DOCSTART-"):
         return ""
     if kind != "conllu":
-        tags = [line.split()[-1]]
+        tokens = [line.split()]
         if kind == "iob":  # a sentence: word|tag word|tag
-            tags = [token.split("|")[-1] for token in line.split()]
+            tokens = [token.split("|") for token in line.split()]
+            if not all(t[0] and len(t) == len(tokens[0]) in (2, 3) for t in tokens):
+                return "its tokens are not all word|name or all word|tag|name"
+        tags = [token[-1] for token in tokens]
         bad = next((tag for tag in tags if not ENTITY_TAG.fullmatch(tag)), None)
         return f"the tag is {bad!r}, not O, B-... or I-..." if bad else ""
     columns = line.split("\t")
@@ -190,7 +214,7 @@ def _problem_with_word(columns: List[str]) -> str:
         return f"the part of speech (UPOS) is {pos!r}, which is none"
     if feats not in NO_TAG and not all("=" in feat for feat in feats.split("|")):
         return f"the features (FEATS) are {feats!r}, not Name=Value|..."
-    if not (head.isdigit() or head in NO_TAG):
+    if not (head.isdecimal() or head in NO_TAG):
         return f"the head is {head!r}, not a number"
     return ""
 

@@ -134,3 +134,10 @@ def test_a_pipeline_of_unknown_parts_is_a_message(unknown, pipeline, elmo, tmp_p
     result = elmo("mix", tmp_path / "own")
     assert result.exit_code == 1 and "[ELMO128]" in result.text
     assert "test_unknown" in result.text and "--code" in result.text
+
+
+def test_the_best_pipeline_of_a_training_is_offered(elmo, tmp_path):
+    (tmp_path / "output" / "model-best").mkdir(parents=True)
+    result = elmo("mix", tmp_path / "output")
+    assert result.exit_code == 1 and "[ELMO129]" in result.text
+    assert "output/model-best?" in result.text.replace(" ", "")

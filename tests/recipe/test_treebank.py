@@ -148,3 +148,34 @@ def test_lines_of_a_sentence_have_the_same_columns(read, line, n):
     first = "Anna\tB-PER" if n == 2 else "Anna NNP B-PER"
     with pytest.raises(CorpusError, match=f"line 2: .* columns, the line before {n}"):
         read(f"{first}\n{line}\n\n" * 3, "names.conll")
+
+
+@pytest.mark.parametrize(
+    "names, found",
+    [
+        (["name=B-GPE", "name=O", "name=O"], ["vonBonn"]),
+        (["O", "SpaceAfter=No|NE=B-GPE", "I-GPE"], ["vonBonn am"]),
+        (["B-GPE", "I-GPE", "I-GPE"], ["vonBonn am"]),
+        (["U-GPE", "O", "name=B-GPE"], ["vonBonn", "am"]),
+        (["O", "name=O", "name=B-GPE"], ["am"]),
+    ],
+)
+def test_a_multiword_token_has_the_name_of_any_of_its_words(read, names, found):
+    """To the converter, it has that of its uppermost word: here the second."""
+    row = "{0}\t{1}\t{1}\tX\t_\t_\t{2}\tdep\t_\t{3}\n"
+    words = zip((1, 2, 3, 4), ("von", "Bonn", "am", "Rhein"), (2, 0, 4, 2))
+    rows = "".join(map(row.format, *zip(*words), [*names, "_"]))
+    (doc,) = read("1-2\tvonBonn" + 8 * "\t_" + "\n" + rows + "\n")
+    assert [ent.text for ent in doc.ents] == found
+
+
+def test_parts_of_speech_are_no_tags_of_words_from_another_treebank(read):
+    (doc,) = read(re.sub("\t(VVFIN|NE|NN|ART|\\$\\.)\t", "\t_\t", CONLLU))
+    assert {token.tag_ for token in doc} == {""}
+    assert "tagger" not in components_for([doc])
+
+
+@pytest.mark.parametrize("line", ["Anna|B-PER ins|O|", "Anna|B-PER |O", "a|b|c|O", "O"])
+def test_tokens_of_a_line_have_the_same_parts(read, line):
+    with pytest.raises(CorpusError, match="line 2: its tokens are not all"):
+        read(f"Anna|B-PER lacht|O\n{line}\n", "names.iob")

@@ -73,7 +73,9 @@ def make_vectors(
     nlp = spacy.blank(lang, config=config)
     # As `spacy init vectors`, which would ask for the package of Korean's tokenizer.
     convert_vectors(nlp, table, truncate=-1, prune=-1, mode="floret")
-    nlp.to_disk(work / name)
+    unfinished = work / f"{name}.unfinished"
+    nlp.to_disk(unfinished)
+    unfinished.rename(work / name)
 
 
 def make_tok2vecs(
@@ -81,9 +83,11 @@ def make_tok2vecs(
 ) -> None:
     raw, config_path = work / "raw.jsonl", work / "pretrain.cfg"
     if not raw.is_file():
-        with raw.open("w", encoding="utf8") as file:
+        unfinished = raw.with_suffix(".unfinished")
+        with unfinished.open("w", encoding="utf8") as file:
             for paragraph in paragraphs(text):
                 file.write(json.dumps({"text": paragraph}) + "\n")
+        unfinished.rename(raw)
     config = make_config(RUN)
     config["nlp"].update(lang=lang, tokenizer=RULES)
     config.to_disk(work / "base.cfg")

@@ -16,6 +16,7 @@ import json
 import lzma
 import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,11 @@ CODES = ("de", "fr", "hu", "ko", "pt", "ru")
 TASKS = {"tags": ("ud", 1, 3, "accuracy"), "names": ("ner", 0, 1, "micro avg")}
 CHARACTERS_OF_SPLIT = 500_000
 SEQUENCE = 250
+CELLS = 512
+ROWS = 20
+EPOCHS = 100
+# How a model's process ends: by itself, or when its time is over
+ENDS = (0, -signal.SIGXCPU, -signal.SIGKILL)
 
 
 def main() -> None:
@@ -35,28 +41,25 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--codes", nargs="*", default=CODES)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--hidden", type=int, default=512)
-    parser.add_argument("--rows", type=int, default=20)
     parser.add_argument("--direction", help="Train one model, until ended")
     args = parser.parse_args()
     if args.direction:
-        train_lm(args.work, args)
+        train_lm(args.work, args.direction)
         return
     found: Dict[str, float] = {}
     if args.output.is_file():
         found = json.loads(args.output.read_text())
     for code in args.codes:
-        folder = args.work / "languages" / code / "flair"
+        folder = args.work / "languages" / code / f"flair_{args.minutes:g}"
         write_corpus(args.data / code, folder)
         for direction in ("forward", "backward"):
-            run_lm(folder, direction, args)
+            run_lm(folder, direction, int(30 * args.minutes))
         for task in TASKS:
             for seed in range(args.seeds):
                 key = f"{task}_{code}/flair, {args.minutes:g}/all/{seed}"
                 if key not in found:
-                    score = train_tagger(args.data / code, folder, task, seed, args)
+                    score = train_tagger(args.data / code, folder, task, seed)
                     found[key] = score
                     args.output.write_text(json.dumps(found, indent=1) + "\n")
                     print(key, score, flush=True)
@@ -79,30 +82,30 @@ def write_corpus(data: Path, folder: Path) -> None:
     (folder / "characters.json").write_text(characters, encoding="utf8")
 
 
-def run_lm(folder: Path, direction: str, args: argparse.Namespace) -> None:
+def run_lm(folder: Path, direction: str, seconds: int) -> None:
     done = folder / f"{direction}.done"
     if done.is_file():
         return
-    seconds = int(30 * args.minutes)
     command = [sys.executable, __file__, "--data", ".", "--output", "."]
     command += ["--work", str(folder), "--direction", direction]
-    command += ["--hidden", str(args.hidden), "--rows", str(args.rows)]
-    subprocess.run(
+    process = subprocess.run(
         command,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds)),
     )
+    if process.returncode not in ENDS:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
     if not (folder / direction / "best-lm.pt").is_file():
         raise SystemExit(f"{folder / direction}: no evaluation within {seconds} s")
     done.touch()
 
 
-def train_lm(folder: Path, args: argparse.Namespace) -> None:
+def train_lm(folder: Path, direction: str) -> None:
     from flair.data import Dictionary
     from flair.models import LanguageModel
     from flair.trainers.language_model_trainer import LanguageModelTrainer, TextCorpus
 
-    is_forward = args.direction == "forward"
+    is_forward = direction == "forward"
     dictionary = Dictionary()
     for character in json.loads((folder / "characters.json").read_text("utf8")):
         dictionary.add_item(character)
@@ -113,18 +116,16 @@ def train_lm(folder: Path, args: argparse.Namespace) -> None:
         character_level=True,
         random_case_flip=False,
     )
-    model = LanguageModel(dictionary, is_forward, hidden_size=args.hidden, nlayers=1)
+    model = LanguageModel(dictionary, is_forward, hidden_size=CELLS, nlayers=1)
     LanguageModelTrainer(model, corpus).train(
-        folder / args.direction,
+        folder / direction,
         sequence_length=SEQUENCE,
-        mini_batch_size=args.rows,
+        mini_batch_size=ROWS,
         max_epochs=1000,
     )
 
 
-def train_tagger(
-    data: Path, folder: Path, task: str, seed: int, args: argparse.Namespace
-) -> float:
+def train_tagger(data: Path, folder: Path, task: str, seed: int) -> float:
     """The dev score of the best epoch, by flair's SequenceTagger as it comes."""
     import flair
     from flair.data import Corpus
@@ -152,7 +153,7 @@ def train_tagger(
     )
     output = folder / f"{task}-{seed}"
     ModelTrainer(tagger, corpus).train(
-        output, learning_rate=0.1, mini_batch_size=32, max_epochs=args.epochs,
+        output, learning_rate=0.1, mini_batch_size=32, max_epochs=EPOCHS,
         embeddings_storage_mode="cpu",
     )  # fmt: skip
     best = SequenceTagger.load(output / "best-model.pt")

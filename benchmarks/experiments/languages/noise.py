@@ -96,7 +96,7 @@ def bio(token: Any) -> str:
 
 
 def main() -> None:
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, threads=False)
     parser.add_argument("dev", type=Path)
     parser.add_argument("--pipeline", action="append", required=True, help="NAME=PATH")
     parser.add_argument("--name", default="noise", help="Of the results")

@@ -36,10 +36,12 @@ def main(
     minutes: Annotated[List[float], typer.Option(help="Of a biLM")] = [10, 60, 240],  # noqa: B006
     others: Annotated[float, typer.Option(help="Minutes of spacy pretrain")] = 60,
 ) -> None:
+    texts = list((data / code).glob("text.txt*"))
+    if len(texts) != 1:
+        raise SystemExit(f"{data / code}: one text.txt or text.txt.xz should be there.")
     folder = work / "languages" / code
     (folder / "corpus").mkdir(parents=True, exist_ok=True)
-    (text,) = (data / code).glob("text.txt*")
-    make_bilms(code, text, folder, minutes)
+    make_bilms(code, texts[0], folder, minutes)
     plain = str(folder / "corpus" / TEXT)
     if not (folder / "vectors").is_dir():
         make_vectors(plain, folder, code)

@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from harness import machine, make_parser, ratio, save, table, take_turns, timed  # noqa: E402
+from inputs import randomize  # noqa: E402
 from thinc.api import Config  # noqa: E402
 
 from spacy_elmo.bilm import BiLM, Options  # noqa: E402
@@ -89,6 +90,7 @@ def costs(words: List[str]) -> Dict[int, float]:
     for window in WINDOWS:
         char_cnn = {**options["char_cnn"], "max_characters_per_token": window}
         bilm = BiLM(Options.from_dict({**options, "char_cnn": char_cnn}, "windows"))
+        randomize(bilm)
         arms[str(window)] = timed(partial(bilm.encode_words, words))
     seconds = take_turns(arms, turns=21)
     first = seconds[str(WINDOWS[0])]
