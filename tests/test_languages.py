@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import srsly
 from spacy.tokens import Doc
 from spacy.util import load_model_from_config
 from spacy.vocab import Vocab
@@ -66,3 +67,12 @@ def test_no_noise_is_none_and_a_share_of_it_is_a_share(doc):
 def test_ocr_reads_what_looks_alike():
     found = {noise.read_wrongly("modern", random.Random(i), ["x"]) for i in range(50)}
     assert {"rnodern", "modem"} <= found
+
+
+def test_earlier_scores_stay_but_for_what_is_made_anew_or_of_another_seed(tmp_path):
+    scores = {name: {"none": {"tag_acc": 0.9}} for name in ("spaCy", "ELMo")}
+    srsly.write_json(tmp_path / "noise.json", {"seed": 1, "scores": scores})
+    assert list(noise.others(tmp_path, "noise", 1, ["ELMo"])) == ["spaCy"]
+    assert noise.others(tmp_path, "noise", 0, ["ELMo"]) == {}
+    assert noise.others(tmp_path, "noise_hu", 1, ["ELMo"]) == {}
+    assert noise.others(None, "noise", 1, ["ELMo"]) == {}

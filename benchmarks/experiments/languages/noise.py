@@ -7,13 +7,15 @@ Of so many words of letters alone in a hundred, one character is wrong: typed wr
 (left out, doubled, changed with its neighbor, or another letter of the text), or read
 wrongly by OCR. Numbers and marks stay, and some errors change nothing: at 20 %, 15 to
 17 % of all words are another. The choice of words and errors is that of the seed, the
-same for all pipelines. LAS is spaCy's: without punctuation, with subtypes.
+same for all pipelines. LAS is spaCy's: without punctuation, with subtypes. Pipelines of
+other names that OUTPUT has of the same seed stay there.
 """
 
+import json
 import random
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 import spacy
 from spacy.tokens import Doc, DocBin
@@ -24,6 +26,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from harness import make_parser, save, table  # noqa: E402
+
+Scores = Dict[str, Dict[str, Dict[str, float]]]
 
 SHARES = (0.0, 0.05, 0.1, 0.2)
 SCORES = {"tag_acc": "tags", "pos_acc": "UPOS", "dep_las": "LAS", "ents_f": "names, F"}
@@ -91,6 +95,17 @@ def add_noise(docs: Iterable[Doc], noise: Noise, share: float, seed: int) -> Lis
     return found
 
 
+def others(folder: Optional[Path], name: str, seed: int, made: List[str]) -> Scores:
+    """Scores of an earlier run with the same seed, of pipelines not made anew."""
+    path = folder / f"{name}.json" if folder else None
+    if path is None or not path.is_file():
+        return {}
+    earlier = json.loads(path.read_text())
+    if earlier["seed"] != seed:
+        return {}
+    return {name: of for name, of in earlier["scores"].items() if name not in made}
+
+
 def bio(token: Any) -> str:
     return f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O"
 
@@ -104,9 +119,9 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="So many Docs and no more")
     args = parser.parse_args()
     docs = list(DocBin().from_disk(args.dev).get_docs(Vocab()))[: args.limit]
-    found: Dict[str, Dict[str, Dict[str, float]]] = {}
-    for named in args.pipeline:
-        name, _, path = named.partition("=")
+    pipelines = [named.split("=", 1) for named in args.pipeline]
+    found = others(args.output, args.name, args.seed, [name for name, _ in pipelines])
+    for name, path in pipelines:
         nlp = spacy.load(path)
         for kind, noise in KINDS.items():
             for share in SHARES if kind == "typing" else SHARES[1:]:
