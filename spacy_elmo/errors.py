@@ -15,6 +15,12 @@ class MissingWeights(WeightsError, FileNotFoundError):
     """There is nothing at the path given."""
 
 
+class RetokenizedError(ValueError, AttributeError):
+    """The layers of a Doc are those of other tokens. An AttributeError, so that
+    `hasattr` is False: spaCy's `doc_cleaner` asks it.
+    """
+
+
 class CorpusError(ValueError):
     """A text, a vocabulary, or what a command was given cannot be used."""
 

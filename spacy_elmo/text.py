@@ -156,17 +156,18 @@ def read_documents(
 
 
 def read_texts(
-    path: Path, *, tokenized: bool = False, keep_empty: bool = False
+    path: Path, *, tokenized: bool = False, keep_empty: bool = False, lang: str = ""
 ) -> Iterator[Text]:
     """The texts of a file: each line of a .txt, each paragraph or list of tokens of a
     .jsonl, each Doc of a .spacy.
 
     tokenized (bool): Words stand between spaces: lines are split there.
     keep_empty (bool): With the empty lines of a .txt and the empty texts of a .jsonl.
+    lang (str): The language of the Docs.
     RAISES (CorpusError): If the file is damaged or is not UTF-8.
     """
     documents = read_documents(
-        path, strict=True, keep_empty=keep_empty, tokenized=tokenized
+        path, strict=True, keep_empty=keep_empty, tokenized=tokenized, lang=lang
     )
     for document in documents:
         for text in document if isinstance(document, list) else [document]:

@@ -168,7 +168,7 @@ def write(output: Path, given: Dict[str, Any]) -> None:
         corpus = folder / CORPUS
         corpus.mkdir()
         components = convert(given["treebank"], given["dev"], corpus, language)
-        survey = split_text(given["text"], corpus, given["tokenized"])
+        survey = split_text(given["text"], corpus, given["tokenized"], given["lang"])
         config = project.pretrain_config(path, nlp_config, given["tokenized"], survey)
         print_survey(survey, config)
         msg.text("Measuring how fast this machine trains, by a few steps ...")

@@ -213,7 +213,8 @@ def read_batches(
     """
     from tqdm import tqdm
 
-    texts, left = read_all(text, tokenized=tokenized), limit or sys.maxsize
+    texts = read_all(text, tokenized=tokenized, lang=nlp.lang)
+    left = limit or sys.maxsize
     with tqdm(unit=" words", unit_scale=True, disable=None, desc="Corpus") as bar:
         for part in batch_by_length(texts, BATCH_LENGTH):
             with nlp.memory_zone():

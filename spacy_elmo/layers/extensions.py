@@ -6,7 +6,7 @@ import numpy as np
 from spacy.tokens import Doc, Span, Token
 from thinc.types import Floats2d, Floats3d
 
-from ..errors import Errors, require
+from ..errors import Errors, RetokenizedError, require
 
 NAME = "elmo"
 # Where spaCy keeps the value of an extension without a getter, so that the array is
@@ -20,12 +20,12 @@ def get_layers(doc: Doc) -> Optional[Floats3d]:
     """All layers of a Doc, shape (n_tokens, L + 1, width); None before the `elmo`
     component ran.
 
-    RAISES (ValueError): If the Doc was retokenized since: its rows would be those of
-        other tokens.
+    RAISES (RetokenizedError): If the Doc was retokenized since: its rows would be those
+        of other tokens.
     """
     layers: Optional[Floats3d] = doc.user_data.get(KEY)
     if layers is not None and len(layers) != len(doc):
-        raise ValueError(Errors.E030.format(found=len(layers), wanted=len(doc)))
+        raise RetokenizedError(Errors.E030.format(found=len(layers), wanted=len(doc)))
     return layers
 
 

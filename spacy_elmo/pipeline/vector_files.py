@@ -44,7 +44,8 @@ class Job(NamedTuple):
     folder: Path  # of the parts
 
     def read(self, file: Path) -> Iterator[Text]:
-        return read_texts(file, tokenized=self.tokenized)
+        lang = self.nlp.lang or ""
+        return read_texts(file, tokenized=self.tokenized, lang=lang)
 
     def select(self, layers: Floats) -> Floats:
         """(n_tokens, L + 1, width) -> what is written."""

@@ -73,7 +73,7 @@ class OptimizerSettings(StrictModel):
     # The last part of the run, over which the rate decays. Before that it is constant,
     # and the run can be prolonged.
     decay_share: Share = 1.0
-    weight_decay: NotNegative = 0.01
+    weight_decay: NotNegative = 0.01  # of AdamW, as the next two
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
     initial_accumulator: NotNegative = 1.0  # of Adagrad
@@ -100,7 +100,7 @@ class TrainingSettings(StrictModel):
     # backward, and in passes over it: whichever ends first.
     max_tokens: Optional[Count] = None
     max_epochs: Positive = 10.0
-    # The last part of the run: what is written is the mean of twenty weights in it.
+    # The last part of the run: what is written is the mean of some twenty weights.
     average_share: Share = 0.0
     # Of the input of each LSTM layer and of the softmax
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1

@@ -51,13 +51,16 @@ class Survey(NamedTuple):
         return cut / (self.words + self.heldout)
 
 
-def split_text(text: str, folder: Path, tokenized: bool = False) -> Survey:
+def split_text(
+    text: str, folder: Path, tokenized: bool = False, lang: str = ""
+) -> Survey:
     """Check a text and divide it, in one pass.
 
     text (str): A file, a directory or a glob: see `text.find_texts`.
     folder (Path): Receives text.txt and heldout.txt.
     tokenized (bool): Whether a Doc is taken as its sentences of tokens; else as its
         text.
+    lang (str): The language, by which sentences may end.
     RETURNS (Survey): What was found.
     RAISES (CorpusError): If there is no text, if it is not UTF-8, too little, or has no
         spaces between its words.
@@ -72,7 +75,7 @@ def split_text(text: str, folder: Path, tokenized: bool = False) -> Survey:
         text_path.open("w", encoding="utf8") as train,
         heldout_path.open("w", encoding="utf8") as heldout,
     ):
-        for piece in _pieces(text, tokenized):
+        for piece in _pieces(text, tokenized, lang):
             new: List[Words] = []
             for words in piece:
                 if len(words) < REPEATED_WORDS or hash(words) not in seen:
@@ -97,10 +100,10 @@ def split_text(text: str, folder: Path, tokenized: bool = False) -> Survey:
     return Survey(n_words[0], n_pieces[0], n_words[1], repeated, lengths)
 
 
-def _pieces(text: str, tokenized: bool) -> Iterator[List[Words]]:
+def _pieces(text: str, tokenized: bool, lang: str) -> Iterator[List[Words]]:
     """Paragraphs of each document, or of each part of a long one."""
     for file in _texts(text):
-        documents = read_documents(file, strict=True, tokenized=tokenized)
+        documents = read_documents(file, strict=True, tokenized=tokenized, lang=lang)
         for i, document in enumerate(documents):
             if i == 0 and _is_in_columns(document):
                 raise unusable(file, COLUMNS)

@@ -124,6 +124,19 @@ def test_words_of_the_corpus_do_not_stay_in_memory(tmp_path):
     assert len(nlp.vocab.strings) < before + 100
 
 
+def test_docs_of_a_docbin_are_of_the_language_of_the_pipeline(tmp_path):
+    """A semicolon ends a sentence in Greek."""
+    from spacy_elmo.cli.inputs import read_batches
+    from spacy_elmo.pipeline.vector_files import Job
+
+    nlp, path = spacy.blank("el"), tmp_path / "corpus.spacy"
+    words = ["Τι", "κάνεις", ";", "Είμαι", "καλά", "."]
+    DocBin(docs=[spacy.tokens.Doc(nlp.vocab, words=words)]).to_disk(path)
+    ((read,),) = read_batches(nlp, str(path), tokenized=False)
+    (embedded,) = Job(nlp, None, None, "float32", False, tmp_path).read(path)
+    assert read.lang_ == embedded.lang_ == "el"
+
+
 def test_each_query_has_its_contexts_below_it(elmo, corpus, tiny_weights):
     queries = (QUERY, "The [dog] barks.")
     result = elmo("neighbors", corpus, *queries, "-n", 2, "-w", tiny_weights)

@@ -366,6 +366,16 @@ def test_doc_cleaner_frees_the_vectors(nlp):
     assert doc[3]._.elmo is None
 
 
+def test_doc_cleaner_after_a_merge_is_no_error(nlp):
+    patterns = [{"label": "WORK", "pattern": "short play"}]
+    nlp.add_pipe("entity_ruler").add_patterns(patterns)
+    nlp.add_pipe("merge_entities")
+    nlp.add_pipe("doc_cleaner", config={"attrs": {"_.elmo": None, "tensor": None}})
+    doc = nlp(TEXT)
+    assert doc[5].text == "short play"
+    assert not hasattr(doc._, "elmo")
+
+
 def test_update_annotates_and_learns_nothing(nlp):
     elmo = nlp.get_pipe("elmo")
     example = Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))

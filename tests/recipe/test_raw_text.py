@@ -39,6 +39,17 @@ def test_docs_are_read_as_their_tokens_if_text_is_tokenized(tmp_path):
     assert {len(line.split()) for part in lines for line in part if line} == {4}
 
 
+def test_docs_are_divided_by_the_rules_of_the_language(tmp_path):
+    words = ["Τι", "κάνεις", ";", "Είμαι", "καλά", "."]
+    path = tmp_path / "text.spacy"
+    docs = [Doc(spacy.blank("el").vocab, words=[f"{i}", *words]) for i in range(4000)]
+    DocBin(docs=docs).to_disk(path)
+    for lang, longest in (("el", 4), ("en", 7)):
+        split_text(str(path), tmp_path, tokenized=True, lang=lang)
+        lines = (tmp_path / TEXT).read_text("utf8").split("\n")
+        assert max(len(line.split()) for line in lines) == longest
+
+
 def test_projects_in_the_folder_of_the_text_are_no_text(tmp_path):
     """They have the held-out sentences of a treebank."""
     texts, out = tmp_path / "texts", tmp_path / "out"
