@@ -373,3 +373,8 @@ class Warnings:
         "[ELMOW015] The best weights of this run so far, of step {step:,}, are lost: "
         "{path} is not there. The weights of the next evaluation count as the best."
     )
+    W016 = (
+        "[ELMOW016] {name!r} reads the sentences of {setters} now, which come after "
+        "{elmo!r}: with others than {elmo!r} read, its vectors are not those that it "
+        "was trained on. Put what sets sentences before {elmo!r}, and train again."
+    )

@@ -5,7 +5,7 @@ import glob
 import os
 import warnings
 from pathlib import Path
-from typing import Any, BinaryIO, Collection, Dict, Iterator, List, Union
+from typing import Any, BinaryIO, Dict, Iterator, List, NoReturn, Set, Union
 
 import srsly
 from spacy.attrs import LANG
@@ -34,25 +34,26 @@ MAX_BROKEN_LINES = 1000
 FEW_BROKEN_LINES = 10
 CONVERT = "Convert the file, for instance by 'iconv -f latin1 -t utf8'"
 CONVERT_UTF16 = "is UTF-16. Convert it: 'iconv -f utf16 -t utf8'"
+CONVERT_RETURNS = r"has lines that end in \r alone. Convert it: tr '\r' '\n'"
+# What `init` makes, and the text that `pretrain` leaves in its folder
+PROJECT, CORPUS, TEXT = "project.yml", "corpus", "text.txt"
+RUN_FILES = ("vocab.txt", "log.jsonl", "batch-*.txt")
 RULES = "spacy.Tokenizer.v1"  # spaCy's own tokenizer, which needs no package
 
 
-def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[Path]:
+def find_texts(path: Union[str, Path]) -> List[Path]:
     """The files of a corpus.
 
     path (str or Path): A file, a directory (searched through, links to folders too)
         or a glob. Of a directory, files with a known suffix, each once; a file or a
         glob may also name plain text that has none, as the shards of the 1 Billion
-        Word Benchmark.
-    without (Collection[Path]): Resolved paths to skip in a directory or a glob. A file
-        given by its own name is read anyway.
+        Word Benchmark. What `pretrain` and `init` have made in a directory is no text.
     RETURNS (List[Path]): The files in order of their names.
-    RAISES (CorpusError): If there are none, or if one given is of another kind.
+    RAISES (CorpusError): If there are none, if one given is of another kind, or if a
+        directory cannot be read.
     """
-    if Path(path).is_file():
-        found = [Path(path)]
-    else:
-        found = [p for p in _search(path) if p.resolve() not in without]
+    path = os.path.expanduser(path)  # of a config, which no shell has read
+    found = [Path(path)] if Path(path).is_file() else _search(path)
     if not found:
         where, problem = looked_for(path or "''"), _why_none(path)
         raise CorpusError(Errors.E050.format(path=where, problem=problem))
@@ -61,19 +62,64 @@ def find_texts(path: Union[str, Path], without: Collection[Path] = ()) -> List[P
     return sorted(found)
 
 
-def _search(path: Union[str, Path]) -> List[Path]:
+def _search(path: str) -> List[Path]:
     """The texts in a directory, or the files of a glob."""
     if not _is_folder(path):
-        names = glob.glob(str(path), recursive=True)
-        return [path for path in map(Path, names) if _is_there(path)]
-    # Follows links to folders; leaves out the hidden files of macOS and Jupyter.
-    names = glob.glob("**", root_dir=path, recursive=True)
+        files = filter(_is_there, map(Path, glob.glob(path, recursive=True)))
+        return [file for file in files if not _is_made(file, file.parent)]
     found: Dict[Path, Path] = {}
-    for file in (Path(path, name) for name in sorted(names, key=len)):
-        if _kind(file) and _is_there(file):
-            # Once, though a link may lead to a folder around it.
+    for file in sorted(_walk(path), key=lambda file: len(str(file))):
+        if _kind(file) and _is_there(file) and not _is_made(file, Path(path)):
             found.setdefault(file.resolve(), file)
     return list(found.values())
+
+
+def _walk(path: str) -> Iterator[Path]:
+    """The files of a directory, without the hidden ones of macOS and Jupyter.
+
+    RAISES (CorpusError): If one of its directories cannot be read.
+    """
+    seen: Set[str] = set()
+    roots = [path]
+    for root in roots:  # which grows: links to directories come last, and each once
+        for name, folders, files in os.walk(root, onerror=_refuse):
+            real = os.path.realpath(name)
+            visible = [f for f in folders if not f.startswith(".")]
+            folders[:] = [] if real in seen else visible
+            if real not in seen:
+                inner = (os.path.join(name, f) for f in visible)
+                roots += filter(os.path.islink, inner)
+                yield from (Path(name, f) for f in files if not f.startswith("."))
+            seen.add(real)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise unusable(error.filename, f"is not readable ({error.strerror})") from None
+
+
+def _is_made(file: Path, base: Path) -> bool:
+    """Whether `pretrain` or `init` has made a file below a directory: lists of words,
+    logs, copies of the text, the dev parts of treebanks.
+    """
+    folders = [base / folder for folder in file.relative_to(base).parents]
+    return (
+        any(map(_is_cache, folders))
+        or any(map(_is_project, folders[:-1]))
+        or (any(map(file.match, RUN_FILES)) and _is_run(file.parent))
+    )
+
+
+def _is_cache(folder: Path) -> bool:
+    return folder.suffix == ".making" or (folder / "tokens.bin").is_file()
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "options.json").is_file() or _is_cache(folder / "corpus" / "train")
+
+
+def _is_project(folder: Path) -> bool:
+    """Whether `init` has written a directory."""
+    return (folder / PROJECT).is_file() and (folder / CORPUS / TEXT).is_file()
 
 
 def _is_there(file: Path) -> bool:
@@ -239,13 +285,16 @@ def read_lines(
 def _first_line(path: Union[str, Path], raw: bytes) -> bytes:
     """The first line of a file without its byte order mark.
 
-    RAISES (CorpusError): If the file is UTF-16, or no text.
+    RAISES (CorpusError): If the file is UTF-16, has no line ends but "\\r", or is no
+        text.
     """
     if raw.startswith(UTF16):
         raise unusable(path, CONVERT_UTF16)
     if raw.startswith(BINARY):
         raise unusable(path, NO_TEXT)
     raw = raw.removeprefix(codecs.BOM_UTF8)
+    if b"\r" in raw and not raw.endswith(b"\n"):
+        raise unusable(path, CONVERT_RETURNS)
     if b"\0" in raw:  # UTF-16 without a mark is valid UTF-8 if all letters are ASCII
         try:
             raw.decode("utf8")
@@ -314,6 +363,8 @@ def open_text(path: Path) -> Any:
     """Open a file, which may be compressed, for reading bytes."""
     import smart_open  # spaCy brings it
 
+    if path.suffix.lower() in COMPRESSED and path.is_file() and not path.stat().st_size:
+        raise unusable(path, "is empty, and no archive")
     try:
         # A relative name with a colon would be a URL.
         return smart_open.open(path.absolute(), "rb")

@@ -44,7 +44,7 @@ def test_compressed_text_reads_as_plain_text_does(tmp_path, suffix):
 
 def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
     path = tmp_path / "a.txt.zst"
-    path.touch()
+    path.write_bytes(b"some")
     for package in ("zstandard", "backports", "compression"):
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(CorpusError, match=r"pip install 'smart-open\[zst\]'"):
@@ -61,6 +61,21 @@ def test_truncated_archive_is_an_error_and_not_a_short_corpus(tmp_path):
     path = tmp_path / "a.txt.xz"
     path.write_bytes(lzma.compress(TXT.encode())[:-20])
     with pytest.raises(CorpusError, match="a.txt.xz"):
+        list(read_documents(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2"])
+def test_an_empty_archive_is_an_error_too(tmp_path, suffix):
+    path = tmp_path / f"a.txt{suffix}"
+    path.touch()
+    with pytest.raises(CorpusError, match="a.txt.* is "):
+        list(read_documents(path))
+
+
+def test_lines_that_end_as_none_do_today_are_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"One line.\rAnother.\r\rA document.")
+    with pytest.raises(CorpusError, match=r"lines that end in \\r alone"):
         list(read_documents(path))
 
 
@@ -200,6 +215,35 @@ def test_links_to_folders_are_followed_and_each_file_read_once(tmp_path):
     assert [path.as_posix() for path in found] == [
         "text/a.txt", "text/linked/c.txt", "text/more/b.txt",
     ]  # fmt: skip
+
+
+def test_links_to_a_folder_around_them_end(tmp_path):
+    (tmp_path / "a.txt").write_text(TXT)
+    for name in ("one", "two", "three"):
+        (tmp_path / name).symlink_to(tmp_path)
+    assert find_texts(tmp_path) == [tmp_path / "a.txt"]
+
+
+def test_a_folder_that_cannot_be_read_is_no_shorter_corpus(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text(TXT)
+    (tmp_path / "sub").mkdir()
+    scandir = os.scandir
+
+    def refused(path):  # root may read everything
+        if os.fspath(path).endswith("sub"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(CorpusError, match=r"sub: is not readable \(Permission denied"):
+        find_texts(tmp_path)
+
+
+def test_the_home_directory_has_its_short_name(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text(TXT)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert find_texts("~/a.txt") == find_texts("~/*.txt") == [tmp_path / "a.txt"]
 
 
 @pytest.mark.parametrize("pattern", ["", "*"])

@@ -1,3 +1,4 @@
+import glob
 import os
 import shlex
 import signal
@@ -25,10 +26,10 @@ from ..errors import (
 )
 from ..processes import handling
 from ..recipe import treebank as tb
-from ..recipe.raw_text import CORPUS, PROJECT, Survey, split_text
+from ..recipe.raw_text import Survey, split_text
 from ..recipe.steps import LOCK_FILE
 from ..storage import hold, temporary_folder
-from ..text import RULES, find_texts
+from ..text import CORPUS, PROJECT, RULES, find_texts
 from ._app import app
 from .inputs import FILE, FILES, is_package_name, require_version
 
@@ -92,7 +93,7 @@ def init_cli(
     require_number("--hours", hours, 0.001)  # nor infinite
     given: Dict[str, Any] = {
         "lang": lang, "name": name, "version": version, "hours": hours,
-        "text": str(Path(text).resolve()), "tokenized": tokenized,
+        "text": absolute(text), "tokenized": tokenized,
         "treebank": [str(path.resolve()) for path in treebank],
         "dev": [str(path.resolve()) for path in dev], "tokenizer": tokenizer,
         "config": config_path and str(config_path.resolve()),
@@ -115,6 +116,13 @@ def init_cli(
         write(output_path, given)
     if run:
         run_project(output_path)
+
+
+def absolute(text: str) -> str:
+    """The path of a text from everywhere. The current folder is no part of a glob."""
+    if Path(text).exists():
+        return str(Path(text).resolve())
+    return os.path.normpath(os.path.join(glob.escape(os.getcwd()), text))
 
 
 def read_variables(path: Path) -> Dict[str, Any]:

@@ -13,6 +13,7 @@ from wasabi import msg
 from wasabi.markdown import MarkdownRenderer
 
 from ..errors import CorpusError, Errors, require
+from ..storage import hold
 from ._app import app
 from .inputs import (
     FILE,
@@ -33,6 +34,7 @@ INIT = """from pathlib import Path
 def weights() -> Path:  # weights = "{name}" in a config of spacy_elmo
     return Path(__file__).parent
 """
+PYPROJECT_FILE = "pyproject.toml"
 PYPROJECT = """[build-system]
 requires = ["setuptools>=64"]
 build-backend = "setuptools.build_meta"
@@ -115,6 +117,8 @@ def package_cli(
     folder = output_path / f"{meta['name']}-{meta['version']}"
     if folder.exists() and not force:
         raise CorpusError(Errors.E133.format(path=folder))
+    if folder.exists() and not (folder / PYPROJECT_FILE).is_file():
+        raise CorpusError(Errors.E111.format(path=folder))  # no package to replace
     bilm = BiLM.from_path(input_path)
     if meta.get("license") is None:
         if not (sys.stdin and sys.stdin.isatty()):
@@ -122,13 +126,15 @@ def package_cli(
         meta["license"] = typer.prompt("License of the package")
     # In a folder of its own: the input may be inside the package that is replaced.
     making = output_path / f".{folder.name}"
-    shutil.rmtree(making, ignore_errors=True)
-    write_package(input_path, making, meta, model_card(meta, bilm))
-    for kind, wanted in zip(("sdist", "wheel"), formats):
-        if wanted:
-            build_package(making, kind)
-    shutil.rmtree(folder, ignore_errors=True)
-    making.rename(folder)
+    busy = CorpusError(Errors.E114.format(path=folder))
+    with hold(output_path / f"{making.name}.lock", busy):
+        shutil.rmtree(making, ignore_errors=True)
+        write_package(input_path, making, meta, model_card(meta, bilm))
+        for kind, wanted in zip(("sdist", "wheel"), formats):
+            if wanted:
+                build_package(making, kind)
+        shutil.rmtree(folder, ignore_errors=True)
+        making.rename(folder)
     msg.good(f"Made the package {folder.name}", str(folder))
 
 
@@ -178,7 +184,7 @@ def write_package(bilm: Path, folder: Path, meta: Dict[str, Any], card: str) -> 
     # TOML quotes as JSON does, but has no surrogates
     fields["license"] = json.dumps(meta["license"], ensure_ascii=False)
     (module / "__init__.py").write_text(INIT.format(**fields), encoding="utf8")
-    (folder / "pyproject.toml").write_text(PYPROJECT.format(**fields), encoding="utf8")
+    (folder / PYPROJECT_FILE).write_text(PYPROJECT.format(**fields), encoding="utf8")
     (folder / "README.md").write_text(card, encoding="utf8")
 
 

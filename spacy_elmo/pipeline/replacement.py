@@ -1,9 +1,11 @@
 import copy
+import warnings
 from typing import Any, Dict
 
 from thinc.api import Config as ThincConfig
 from thinc.api import Model
 
+from ..errors import Warnings
 from ..layers.listener import WeakLink
 
 Config = Dict[str, Any]
@@ -47,11 +49,25 @@ class ListenerReplacement:
 
         component (ELMo): The `elmo` component.
         """
+        self._warn_of_other_sentences(component.name)
         after = replace_listeners(self.before, self.bilm, component.name)
         for config in (self.placed, self.model):
             config.clear()
             config.update(copy.deepcopy(after))
         return bilm
+
+    def _warn_of_other_sentences(self, elmo: str) -> None:
+        """The biLM of the component runs after what sets sentences behind `elmo`."""
+        nlp: Any = self.nlp.get()
+        names = [] if nlp is None else nlp.pipe_names
+        for name in names:
+            if nlp.get_pipe_config(name).get("model") is self.model and elmo in names:
+                between = names[names.index(elmo) : names.index(name)]
+                assigns = {n: nlp.get_pipe_meta(n).assigns for n in between}
+                setters = [n for n in between if "token.is_sent_start" in assigns[n]]
+                if setters:
+                    given = {"name": name, "elmo": elmo, "setters": ", ".join(setters)}
+                    warnings.warn(Warnings.W016.format(**given), stacklevel=2)
 
     def _model_around(self, tok2vec: Config) -> Config:
         """The config of the model that has this tok2vec; the tok2vec itself where

@@ -2,7 +2,7 @@
 
 import mmap
 from pathlib import Path
-from typing import Any, Collection, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from wasabi import msg
@@ -11,10 +11,9 @@ from ..bilm.paths import CHECKPOINT, WEIGHTS_FILE
 from ..errors import TrainingError, Warnings, require_same, unusable
 from ..text import RULES, find_texts
 from .config import Settings
-from .corpus_files import WORDS, fingerprint, key_of, read_cache, write_cache
-from .loggers import LOG
+from .corpus_files import fingerprint, key_of, read_cache, write_cache
 from .tokenizer import Tokenizer
-from .vocabulary import UNK_ID, VOCABULARY, Floats1d, Ints, Vocabulary, read_vocabulary
+from .vocabulary import UNK_ID, Floats1d, Ints, Vocabulary, read_vocabulary
 
 # In the folder of a run
 CACHES = Path("corpus")
@@ -108,10 +107,7 @@ def load_corpora(settings: Settings, output: Path) -> Tuple[Corpus, Dict[str, Co
     Tokenizer(nlp, settings.corpus, settings.code).load()
     width = settings.options.char_cnn.max_characters_per_token
     wanted = read_vocabulary(vocabulary.path) if vocabulary.path else vocabulary
-    own = {output / VOCABULARY, output / LOG, *(output / CACHES).rglob(WORDS)}
-    own.update(output.glob(BATCH.format("*")))
-    # If the output is in the folder of the text, its files are no text.
-    files = text_files(settings.paths.train, {file.resolve() for file in own})
+    files = text_files(settings.paths.train)
     _warn_of_shared_files(files, text_files(settings.paths.dev))
     # A model without its checkpoints is not to be lost, either.
     resumes = any((output / name).is_file() for name in (CHECKPOINT, WEIGHTS_FILE))
@@ -153,9 +149,9 @@ def load_each(
     }
 
 
-def text_files(paths: Sequence[str], without: Collection[Path] = ()) -> List[Path]:
+def text_files(paths: Sequence[str]) -> List[Path]:
     """The files of several paths (see `find_texts`), each once."""
-    found = [file for path in paths for file in find_texts(path, without)]
+    found = [file for path in paths for file in find_texts(path)]
     return list({file.resolve(): file for file in found}.values())
 
 

@@ -116,6 +116,7 @@ def _replacing(cache: Path) -> Iterator[Path]:
     for file in cache.glob("*"):
         if file.name not in CACHE_FILES:
             raise CorpusError(Errors.E111.format(path=file))
+    cache = cache.resolve()  # a link stays one
     making = cache.with_name(cache.name + ".making")
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)

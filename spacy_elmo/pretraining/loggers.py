@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 from spacy.util import get_lang_class, registry
 from thinc.api import Config
 
-from ..errors import CorpusError, unusable
+from ..errors import CorpusError, Errors, TrainingError, unusable
 from ..storage import replacing
 from .config import Settings
 
@@ -55,8 +55,12 @@ class Log:
         self._log_step, self.close = _set_up(settings, n_steps)
 
     def write(self, record: Dict[str, Any]) -> None:
-        with self.path.open("a", encoding="utf8") as file:
-            file.write(json.dumps(record) + "\n")
+        try:
+            with self.path.open("a", encoding="utf8") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as e:
+            problem = Errors.E115.format(path=self.path, reason=e)
+            raise TrainingError(problem) from None
         for name in self._last:
             # Loggers that write JSON take finite numbers alone.
             if math.isfinite(record.get(name, math.nan)):

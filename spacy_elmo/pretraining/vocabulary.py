@@ -52,7 +52,7 @@ def read_vocabulary(path: Union[str, Path]) -> List[str]:
         word stands there twice, or if a line is empty.
     """
     try:
-        text = Path(path).read_text(encoding="utf8")
+        text = Path(path).expanduser().read_text(encoding="utf8")
     except (OSError, UnicodeDecodeError) as e:
         raise unusable(path, f"is not a readable vocabulary ({e})") from None
     words = text.removesuffix("\n").removesuffix(f"\n{END_OF_FILE}").split("\n")

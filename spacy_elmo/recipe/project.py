@@ -17,7 +17,8 @@ from ..pretraining.distributed import joined_processes
 from ..pretraining.run import train_step
 from ..pretraining.training import prepare_run
 from ..storage import replacing
-from .raw_text import CORPUS, HELDOUT, PROJECT, TEXT, Survey
+from ..text import CORPUS, PROJECT, TEXT
+from .raw_text import HELDOUT, Survey
 
 META = "meta.json"
 PRETRAINING, PIPELINE = "pretrain_small.cfg", "ner_tagger.cfg"

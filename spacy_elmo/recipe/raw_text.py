@@ -10,9 +10,9 @@ from spacy.training.batchers import minibatch_by_words
 from ..errors import CorpusError, Errors, unusable
 from ..segmenters import segment_sentences
 from ..storage import replacing
-from ..text import find_texts, read_documents
+from ..text import TEXT, find_texts, read_documents
 
-PROJECT, CORPUS, TEXT, HELDOUT = "project.yml", "corpus", "text.txt", "heldout.txt"
+HELDOUT = "heldout.txt"
 # Fewer words are not enough for the rows of a batch.
 MIN_WORDS = 20_000
 # One in 50 pieces is held out. A piece is a document, or some 500 words of it.
@@ -102,7 +102,7 @@ def split_text(
 
 def _pieces(text: str, tokenized: bool, lang: str) -> Iterator[List[Words]]:
     """Paragraphs of each document, or of each part of a long one."""
-    for file in _texts(text):
+    for file in find_texts(text):
         documents = read_documents(file, strict=True, tokenized=tokenized, lang=lang)
         for i, document in enumerate(documents):
             if i == 0 and _is_in_columns(document):
@@ -110,22 +110,6 @@ def _pieces(text: str, tokenized: bool, lang: str) -> Iterator[List[Words]]:
             if isinstance(document, Doc):
                 document = _parts_of(document, tokenized)
             yield from minibatch_by_words(_paragraphs(document), PIECE_WORDS)
-
-
-def _texts(path: str) -> List[Path]:
-    """The files of a text. Projects in its folder are no text: they have the dev parts
-    of treebanks, and copies of the text.
-    """
-    files = find_texts(path)
-    return [file for file in files if not _is_of_project(file)] or files
-
-
-def _is_of_project(file: Path) -> bool:
-    """Whether `init` has written the folder of a file, or one around it."""
-    folders = file.resolve().parents
-    return any(
-        (f / PROJECT).is_file() and (f / CORPUS / TEXT).is_file() for f in folders
-    )
 
 
 def _is_in_columns(document: Union[List[Any], Doc]) -> bool:

@@ -32,9 +32,12 @@ def remove_damaged(lock: Path) -> None:
     """Remove spaCy's list of the steps that are done, if a power cut left a part of
     it: then all run again, and pretraining resumes.
     """
+    if not lock.exists():
+        return
     try:
-        is_whole = not lock.exists() or isinstance(srsly.read_yaml(lock), dict)
-    except ValueError:
+        steps = srsly.read_yaml(lock)
+        is_whole = all(isinstance(step, dict) for step in steps.values())
+    except (ValueError, AttributeError):
         is_whole = False
     if not is_whole:
         lock.unlink()

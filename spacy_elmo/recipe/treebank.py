@@ -186,6 +186,8 @@ def _problem_in(line: str, kind: str) -> str:
     if not line or line.startswith("-DOCSTART-"):
         return ""
     if kind != "conllu":
+        if space := next((c for c in line if c.isspace() and c not in " \t"), ""):
+            return f"a word has a space in it (U+{ord(space):04X})"
         tokens = [line.split()]
         if kind == "iob":  # a sentence: word|tag word|tag
             tokens = [token.split("|") for token in line.split()]

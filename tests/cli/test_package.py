@@ -9,6 +9,7 @@ import srsly
 from thinc.api import Config
 
 from spacy_elmo.cli.inputs import read_tokenizer
+from spacy_elmo.storage import hold
 from spacy_elmo.weights import resolve
 
 
@@ -166,6 +167,24 @@ def test_bad_input_gets_a_message_and_leaves_nothing(
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
     assert not any(path.name[0] != "." for path in tmp_path.iterdir())
+
+
+def test_force_replaces_nothing_but_a_package(trained, elmo, tmp_path):
+    run = tmp_path / "mine-0.0.0"
+    shutil.copytree(trained[0], run)
+    given = [run, tmp_path, "--name", "mine", "--license", "CC0", "--build", "none"]
+    assert "ELMO133" in elmo("package", *given).text
+    assert "ELMO111" in elmo("package", *given, "--force").text
+    assert (run / "checkpoint.pt").is_file()
+    again = [trained[0], *given[1:], "--version", "1.0.0"]
+    assert elmo("package", *again).exit_code == 0
+    assert elmo("package", *again, "--force").exit_code == 0
+
+
+def test_two_at_once_do_not_mix(trained, elmo, tmp_path):
+    with hold(tmp_path / ".en_elmo-0.0.0.lock"):
+        result = elmo("package", trained[0], tmp_path, "--license", "CC0")
+    assert result.exit_code == 1 and "ELMO114" in result.text
 
 
 @pytest.mark.parametrize("found", ["500 million", [1]])

@@ -523,6 +523,18 @@ def test_replaced_listeners_keep_the_settings_of_each(nlp, tmp_path):
     )
 
 
+@pytest.mark.parametrize("place, warns", [({"after": "elmo"}, True), ({}, False)])
+def test_a_bilm_of_its_own_that_reads_other_sentences_warns(nlp, place, warns):
+    add_task(nlp, "tagger", tok2vec=TOK2VEC)
+    nlp.add_pipe("sentencizer", **place)
+    train(nlp, make_examples(nlp), 2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        nlp.replace_listeners("elmo", "tagger", ["model.tok2vec"])
+    said = [str(w.message) for w in caught if "ELMOW016" in str(w.message)]
+    assert bool(said) == warns and all("sentencizer" in text for text in said)
+
+
 def test_listeners_of_another_elmo_are_not_replaced(nlp, bilm_config, tmp_path):
     nlp.add_pipe("elmo", name="other", config={"model": bilm_config()})
     tok2vec = copy.deepcopy(TOK2VEC)

@@ -226,6 +226,32 @@ def test_the_files_of_the_run_are_no_text(make_settings, tmp_path):
         shutil.rmtree(output / "corpus")
 
 
+@pytest.mark.parametrize("left", ["corpus/train", "corpus/train.making"])
+def test_the_files_of_another_run_are_no_text(make_settings, tmp_path, left):
+    settings = make_settings(overrides={"paths.train": str(tmp_path)})
+    first, _ = load_corpora(settings, tmp_path / "first")
+    if left.endswith("making"):  # as of a run that was killed
+        (tmp_path / "first" / "corpus" / "train").rename(tmp_path / "first" / left)
+    else:
+        (tmp_path / "first" / "vocab.txt").write_text("words of a vocabulary")
+    second, _ = load_corpora(settings, tmp_path / "second")
+    assert second.counts == first.counts
+    # Where a file is asked for, it is read.
+    given = str(tmp_path / "first" / left / "words.txt")
+    settings = make_settings(overrides={"paths.train": given})
+    third, _ = load_corpora(settings, tmp_path / "third")
+    assert third.counts != first.counts
+
+
+def test_a_cache_may_be_behind_a_link(make_settings, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / "corpus").mkdir(parents=True)
+    link = tmp_path / "out" / "corpus" / "train"
+    link.symlink_to(tmp_path / "elsewhere")
+    load_corpora(make_settings(), tmp_path / "out")
+    assert link.is_symlink() and (tmp_path / "elsewhere" / "words.txt").is_file()
+
+
 @pytest.mark.parametrize("lang", ["xyz", None, 3])
 def test_the_language_of_tokenized_text_is_one_that_spacy_knows(
     make_settings, tmp_path, lang

@@ -3,7 +3,8 @@ import spacy
 from spacy.tokens import Doc, DocBin
 
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.recipe.raw_text import HELDOUT, TEXT, split_text
+from spacy_elmo.recipe.raw_text import HELDOUT, split_text
+from spacy_elmo.text import TEXT, find_texts
 
 
 def test_text_without_spaces_is_told_what_to_do(tmp_path):
@@ -42,7 +43,8 @@ def test_docs_are_read_as_their_tokens_if_text_is_tokenized(tmp_path):
 def test_docs_are_divided_by_the_rules_of_the_language(tmp_path):
     words = ["Τι", "κάνεις", ";", "Είμαι", "καλά", "."]
     path = tmp_path / "text.spacy"
-    docs = [Doc(spacy.blank("el").vocab, words=[f"{i}", *words]) for i in range(4000)]
+    vocab = spacy.blank("el").vocab
+    docs = [Doc(vocab, words=[f"{i}", *words]) for i in range(4000)]
     DocBin(docs=docs).to_disk(path)
     for lang, longest in (("el", 4), ("en", 7)):
         split_text(str(path), tmp_path, tokenized=True, lang=lang)
@@ -60,5 +62,6 @@ def test_projects_in_the_folder_of_the_text_are_no_text(tmp_path):
     (project / "project.yml").write_text("vars: {}")
     (project / "corpus" / TEXT).write_text("".join(f"{i} b\n" for i in range(20_000)))
     assert split_text(str(texts), out).words < 24_000
+    assert find_texts(texts) == [texts / "a.txt"]
     survey = split_text(str(project / "corpus" / TEXT), out)
     assert survey.words + survey.heldout == 40_000

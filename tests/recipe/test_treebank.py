@@ -142,7 +142,7 @@ def test_comments_are_no_words(read, name, comment):
 
 
 @pytest.mark.parametrize(
-    "line, n", [("20\u00a0000\tO", 2), ("wohnt O", 3), ("wohnt VVFIN _ O", 3)]
+    "line, n", [("wohnt NNP O", 2), ("wohnt O", 3), ("wohnt VVFIN _ O", 3)]
 )
 def test_lines_of_a_sentence_have_the_same_columns(read, line, n):
     first = "Anna\tB-PER" if n == 2 else "Anna NNP B-PER"
@@ -173,6 +173,15 @@ def test_parts_of_speech_are_no_tags_of_words_from_another_treebank(read):
     (doc,) = read(re.sub("\t(VVFIN|NE|NN|ART|\\$\\.)\t", "\t_\t", CONLLU))
     assert {token.tag_ for token in doc} == {""}
     assert "tagger" not in components_for([doc])
+
+
+@pytest.mark.parametrize(
+    "name, line", [("names.conll", "20\u00a0000\tO"), ("names.iob", "20\u00a0000|O")]
+)
+def test_words_have_no_spaces(read, name, line):
+    """The converters would divide them, too: 000 would be a tag."""
+    with pytest.raises(CorpusError, match=r"line 1: a word has a space .*U\+00A0"):
+        read(f"{line}\n\n" * 3, name)
 
 
 @pytest.mark.parametrize("line", ["Anna|B-PER ins|O|", "Anna|B-PER |O", "a|b|c|O", "O"])

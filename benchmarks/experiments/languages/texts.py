@@ -26,7 +26,8 @@ from spacy_elmo.recipe.project import (  # noqa: E402
     set_length,
     shipped_config,
 )
-from spacy_elmo.recipe.raw_text import HELDOUT, TEXT, split_text  # noqa: E402
+from spacy_elmo.recipe.raw_text import HELDOUT, split_text  # noqa: E402
+from spacy_elmo.text import TEXT  # noqa: E402
 
 
 def main(

@@ -60,7 +60,7 @@ words by the token layer, which knows no context, and the nearest contexts by th
 layer.
 
 """
-    save("results", results, about + table(header, rows), HERE)
+    save("results", {"queries": results}, about + table(header, rows), HERE)
 
 
 def nearest_words(
