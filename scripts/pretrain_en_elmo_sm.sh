@@ -9,7 +9,7 @@
 # times more, at a rate that falls to zero; then six epochs of a mix with newer texts;
 # and another of it, in smaller batches. Each resumes where it was stopped. The softmax
 # of the first had biases of zero at its start, as in commit 8b8e422. The first
-# four took 10 hours of one core of a CPU with AMX, the fifth 8 minutes of an H100, the
+# four took 9.6 hours of one or two cores of a CPU with AMX, the fifth 8 minutes of an H100, the
 # sixth 1.9 hours of one or two cores of a CPU without AMX.
 set -e
 LM=$1 RUNS=$2

@@ -104,8 +104,8 @@ class BiLM(nn.Module):
         model is now. Training and `save` stay as they are.
 
         name (str): "float32", exact to 1e-5; "bfloat16"; "int8"; or "auto", of these
-            the one that is fastest here in batches. One that is slower than float32
-            here warns, and float32 is used.
+            the one that is fastest in batches on such a machine (none is timed). One
+            that is slower than float32 here warns, and float32 is used.
         RAISES (ValueError): If there is no such precision.
         """
         name = choose_precision(name, self.encoder.char_embed.device)

@@ -42,9 +42,9 @@ def build_bilm(
         the memory in use beside the result.
     cache_mb (float): Memory for the token vectors of words seen before.
     precision (str): Of the LSTMs' products: "float32", exact to 1e-5; "bfloat16",
-        "int8", or "auto", the fastest here in batches (one sentence can be slower).
+        "int8", or "auto", what is fastest in batches on such a machine.
     sentence_cache_mb (float): Memory for the layers of sentences, from the first
-        update on: the second and later epochs need no biLM.
+        update on: in later epochs, what it holds needs no biLM.
     sentence_cache_path (str): In training, a folder that keeps them on disk as well,
         for later runs; its size is not bounded.
     device (str): Where the biLM runs, for instance "cuda:0". null: on the GPU if

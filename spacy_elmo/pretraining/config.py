@@ -100,7 +100,7 @@ class TrainingSettings(StrictModel):
     # backward, and in passes over it: whichever ends first.
     max_tokens: Optional[Count] = None
     max_epochs: Positive = 10.0
-    # The last part of the run: what is written is the mean of some twenty weights.
+    # The last part of the run: what is written is the mean of some twenty snapshots.
     average_share: Share = 0.0
     # Of the input of each LSTM layer and of the softmax
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1

@@ -160,8 +160,8 @@ class LanguageModel:
         The words before and those after are taken as independent given the word
         between, so that by Bayes p(w | before, after) is proportional to
         p(w | before) p(w | after) / p(w). A vocabulary has no counts, but the order of
-        frequencies: p(w) is log((k + 2) / (k + 1)) at rank k, as for the sampled
-        softmax.
+        frequencies: p(w) is proportional to log((k + 2) / (k + 1)) at rank k, as for
+        the sampled softmax.
 
         sentence (Sequence[str]): The words.
         i (int): The position, from 0; or from -1, counted from the end.
