@@ -160,6 +160,10 @@ class Errors:
         "[ELMO043] span._.elmo and token._.elmo are parts of doc._.elmo: set that, by "
         "doc._.elmo = layers, shape (n_tokens, L + 1, width)."
     )
+    E044 = (
+        "[ELMO044] '{name}' has NaN or infinite numbers: training has diverged. Lower "
+        "its learning rate."
+    )
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}: {problem}."
     E051 = "[ELMO051] {path}: {problem}."

@@ -300,7 +300,8 @@ def _first_line(path: Union[str, Path], raw: bytes) -> bytes:
             raw.decode("utf8")
         except UnicodeDecodeError:
             raise unusable(path, NO_TEXT) from None
-        raise unusable(path, CONVERT_UTF16)
+        if raw.count(b"\0") > len(raw) // 4:
+            raise unusable(path, CONVERT_UTF16)
     return raw
 
 

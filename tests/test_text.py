@@ -99,6 +99,12 @@ def test_text_in_another_encoding_is_refused(tmp_path):
         list(read_documents(path))
 
 
+def test_a_stray_nul_is_no_utf16(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\0two of a line\n")
+    assert list(read_documents(path)) == [["one\0two of a line"]]
+
+
 def test_a_short_text_in_another_encoding_is_refused_at_its_end(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("A résumé.\n\n".encode("latin1") * 11)

@@ -179,6 +179,8 @@ def write_files(
 
 
 def _write_dataset(h5: Any, name: str, array: Floats, dtype: str, **how: Any) -> None:
+    if not np.isfinite(array).all():
+        raise ValueError(Errors.E044.format(name=name))
     with np.errstate(over="ignore"):
         rounded = array.astype(dtype)
     if not np.isfinite(rounded).all():

@@ -5,7 +5,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Dict, Literal, Optional, Tuple, Union
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.dataclasses import dataclass
 
 from ..errors import Errors, WeightsError
@@ -48,7 +55,8 @@ class CharCNNOptions:
     filters: Annotated[Tuple[Filter, ...], Field(min_length=1, max_length=256)]
     embedding: EmbeddingOptions
     activation: Literal["relu", "tanh"]
-    n_highway: Parts = 0
+    # null is none, as in bilm-tf
+    n_highway: Annotated[Parts, BeforeValidator(lambda n: 0 if n is None else n)] = 0
     max_characters_per_token: Characters = 50
     n_characters: Annotated[
         Literal[261, 262], AfterValidator(lambda _: N_CHARACTERS + 1)

@@ -114,13 +114,24 @@ def _find_mix(nlp: Language, component: Optional[str]) -> Tuple["ELMo", "Mix"]:
         raise CorpusError(Errors.E112.format(n=len(found), of=of, names=names))
     name, encoder, mix = found[0]
     if "upstream" not in encoder.attrs:  # a biLM of its own, maybe fine-tuned
-        elmo: Any = nlp.add_pipe("elmo", f"elmo_of_{name}", before=name)
+        # Its settings tell later runs whether they may go on with this one's parts.
+        config = {"model": _own_bilm(nlp.config.interpolate()["components"][name])}
+        elmo: Any = nlp.add_pipe("elmo", f"elmo_of_{name}", before=name, config=config)
         elmo.model = encoder
         return elmo, mix
     elmo = encoder.attrs["component"].get()
     if elmo is None or not elmo.is_enabled():
         raise CorpusError(Errors.E031.format(upstream=encoder.attrs["upstream"]))
     return elmo, mix
+
+
+def _own_bilm(config: Any) -> Any:
+    """The biLM in the config of a component, or None."""
+    if not isinstance(config, dict):
+        return None
+    if config.get("@architectures") == "spacy_elmo.ELMo.v1":
+        return config["bilm"]
+    return next(filter(None, map(_own_bilm, config.values())), None)
 
 
 def _embed_here(

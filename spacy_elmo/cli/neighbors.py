@@ -8,7 +8,7 @@ from spacy.language import Language
 from spacy.tokens import Token
 from wasabi import msg
 
-from ..errors import CorpusError, Errors
+from ..errors import CorpusError, Errors, unusable
 from ..text import make_doc
 from . import inputs
 from ._app import app
@@ -67,6 +67,10 @@ def neighbors_cli(
 
 def _find_word(nlp: Language, query: str, tokenized: bool) -> Token:
     """The word in brackets, in its sentence without them."""
+    try:
+        query.encode("utf8")
+    except UnicodeEncodeError:  # as a terminal in another encoding sends it
+        raise unusable(repr(query), "is not UTF-8") from None
     if tokenized:
         query = " ".join(query.split())
     before, *words = BRACKETS.split(query)

@@ -73,6 +73,10 @@ class WordCache:
         return WordCache, (self.max_bytes,)
 
 
+def _crc(key: str, blob: bytes) -> int:
+    return zlib.crc32(blob, zlib.crc32(key.encode()))
+
+
 class SentenceCache:
     """The layers of sentences, for training: those of a frozen biLM never change, and
     every epoch asks for them again.
@@ -123,7 +127,7 @@ class SentenceCache:
         new = [i for i, layers in enumerate(found) if layers is None]
         sql = "SELECT layers, crc FROM layers WHERE words = ?"
         for i, row in zip(new, self._on_disk(sql, [(keys[i],) for i in new])):
-            layers = found[i] = self._decode(row, len(sentences[i]))
+            layers = found[i] = self._decode(keys[i], row, len(sentences[i]))
             if layers is not None:
                 self._keep(keys[i], layers)
         return found
@@ -136,7 +140,7 @@ class SentenceCache:
         for key, X in zip(keys, layers):
             self._keep(key, X)
         blobs = [X.tobytes() for X in layers] if self._file else []
-        rows = [(key, blob, zlib.crc32(blob)) for key, blob in zip(keys, blobs)]
+        rows = [(key, blob, _crc(key, blob)) for key, blob in zip(keys, blobs)]
         self._on_disk("INSERT OR REPLACE INTO layers VALUES (?, ?, ?)", rows)
 
     def _keep(self, key: str, X: Floats3d) -> None:
@@ -145,14 +149,14 @@ class SentenceCache:
             self._layers[key] = X
             self.n_bytes += n_bytes
 
-    def _decode(self, row: Any, n_words: int) -> Optional[Floats3d]:
+    def _decode(self, key: str, row: Any, n_words: int) -> Optional[Floats3d]:
         """The layers in a row of the file; None if it is damaged."""
         blob, crc = row or (b"", None)
         try:
             layers = np.frombuffer(blob, np.float32).reshape(n_words, *self._shape)
         except (TypeError, ValueError):
             return None
-        return layers if zlib.crc32(blob) == crc else None
+        return layers if _crc(key, blob) == crc else None
 
     def _on_disk(self, sql: str, rows: Sequence[Tuple[Any, ...]]) -> List[Any]:
         """Run a statement for each row, and fetch what it finds or None.

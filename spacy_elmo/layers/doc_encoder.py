@@ -81,8 +81,9 @@ def initialize(model: Model[InT, OutT], X: Optional[InT] = None, Y: Any = None) 
     """Read the weights, which tell the dimensions. A fine-tuned biLM begins anew."""
     get_shim(model).reset()
     options = get_shim(model).bilm.options
-    model.set_dim("nO", options.width, force=True)
     model.set_dim("nL", options.n_layers, force=True)
+    # Last: where it is set, another thread takes both for set.
+    model.set_dim("nO", options.width, force=True)
 
 
 def get_shim(model: Model[InT, OutT]) -> BiLMShim:

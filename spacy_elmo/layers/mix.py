@@ -162,7 +162,10 @@ def _backprop_mix(
     model.inc_grad("gamma_shift", model.attrs["gamma_0"] * d_gamma)
     if settings.layers == "all":
         w = W_SCALE * model.get_param("w")
-        d_w = s * (d_s - xp.vdot(s, d_s)) + 2 * settings.l2 * w
+        d_w = s * (d_s - xp.vdot(s, d_s))
+        # Once an update, whose batch may come in parts (`accumulate_gradient`).
+        if not (model.has_grad("w") and model.get_grad("w").any()):
+            d_w += 2 * settings.l2 * w
         model.inc_grad("w", d_w * W_SCALE)
 
 

@@ -75,8 +75,13 @@ class Job(NamedTuple):
             "lang": self.nlp.lang,
             "pipeline": sha256(pipeline).hexdigest(),
             "model": {**model, "weights": elmo.digest},
-            "mix": sha256(self.mix.to_bytes()).hexdigest() if self.mix else None,
+            "mix": _digest(self.mix) if self.mix else None,
         }
+
+
+def _digest(mix: Mix) -> str:
+    settings = repr(mix.attrs["settings"])  # which its bytes leave out
+    return sha256(mix.to_bytes() + settings.encode()).hexdigest()
 
 
 class Part(NamedTuple):
@@ -136,8 +141,18 @@ def write_part(job: Job, part: Part) -> None:
         ):
             for doc, number in nlp.pipe(some, as_tuples=True):
                 words = [token.text for token in doc]
-                h5[str(number)] = job.select(doc._.elmo).astype(job.dtype)
+                h5[str(number)] = _rounded(job.select(doc._.elmo), job.dtype, number)
                 h5[str(number)].attrs["words"] = json.dumps(words, ensure_ascii=False)
+
+
+def _rounded(layers: Floats, dtype: str, number: int) -> Floats:
+    with np.errstate(over="ignore"):
+        rounded = layers.astype(dtype)
+    if not np.isfinite(rounded).all():
+        value = np.abs(layers).max()
+        name = f"text {number}"
+        raise CorpusError(Errors.E042.format(name=name, value=value, dtype=dtype))
+    return rounded
 
 
 def merge(folder: Path, output: Path) -> None:

@@ -27,6 +27,7 @@ CASES = {
     "tanh": {"activation": "tanh"},
     "no highway": {"n_highway": 0},
     "no highway, key absent": {"n_highway": ...},
+    "no highway, null": {"n_highway": None},
     "one highway": {"n_highway": 1},
     "one layer": {"n_layers": 1},
     "three layers": {"n_layers": 3},

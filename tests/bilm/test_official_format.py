@@ -367,6 +367,14 @@ def test_a_number_too_large_for_half_precision_is_not_saved(tiny_weights, tmp_pa
     bilm.save(tmp_path)
 
 
+def test_a_diverged_bilm_is_not_saved(tiny_weights, tmp_path):
+    bilm = BiLM.from_path(tiny_weights)
+    bilm.encoder.char_embed[0, 0] = float("nan")
+    with pytest.raises(ValueError, match="ELMO044.*'char_embed' .*has diverged"):
+        bilm.save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
 def test_weights_are_float32_whatever_torch_makes_otherwise(tiny_weights, dtype):
     wanted = BiLM.from_path(tiny_weights).state_dict()

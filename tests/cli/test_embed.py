@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 import pytest
 import spacy
+from reference import random_weights, write_weights
 from spacy.tokens import DocBin
 from srsly import cloudpickle
 from tasks import add_task, listener_config, make_examples
@@ -92,6 +93,17 @@ def test_one_layer_or_their_mean(embed, elmo, corpus, tiny_weights, tmp_path):
     np.testing.assert_allclose(low, layers, atol=1e-2)
     none = elmo("embed", corpus, tmp_path / "o.h5", "-w", tiny_weights, "-L", 3)
     assert none.exit_code == 1 and "ELMO124" in none.text and "3 layers" in none.text
+
+
+def test_numbers_too_large_for_half_precision(elmo, corpus, make_options, tmp_path):
+    arrays = random_weights(make_options(), 0, 1.0)
+    arrays["CNN_proj/W_proj"] *= 1e5  # the token layer is not clipped
+    write_weights(tmp_path / "large", make_options(), arrays)
+    options = "-w", tmp_path / "large", "-S", "--dtype", "float16"
+    result = elmo("embed", corpus, tmp_path / "o.h5", *options)
+    assert result.exit_code == 1
+    assert "ELMO042" in result.text and "'text 0' has" in result.text
+    assert not (tmp_path / "o.h5").exists()
 
 
 def test_the_trained_mix_of_a_component(embed, nlp, tmp_path):
@@ -410,6 +422,9 @@ def test_parts_that_say_not_what_they_are_of_are_not_mixed_in(elmo, corpus, tmp_
     assert elmo("embed", corpus, out, "--tokenized", "-S").exit_code == 0
 
 
+OWN = {"@architectures": "spacy_elmo.ELMo.v1"}
+
+
 @pytest.fixture
 def save_pipeline(nlp, tmp_path):
     """save_pipeline("a", [0, 1, 0]) -> the path of a pipeline with a tagger that
@@ -435,6 +450,34 @@ def test_parts_of_another_mix_are_not_mixed_in(elmo, corpus, save_pipeline, tmp_
     assert result.exit_code == 1
     assert "ELMO110" in result.text and "(mix)" in result.text
     assert elmo(*command, one).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "tok2vec, old, new, what",
+    [
+        (listener_config(), "layer_norm = true", "layer_norm = false", "mix"),
+        (OWN, "max_length = 256", "max_length = 2", "model"),
+    ],
+)
+def test_parts_of_a_mix_with_other_settings_are_not_mixed_in(
+    elmo, corpus, nlp, bilm_config, tmp_path, tok2vec, old, new, what
+):
+    """The weights are the same: the config was changed by hand."""
+    if tok2vec is OWN:
+        segmenter = {"@misc": "spacy_elmo.segment_sentences.v1", "max_length": 256}
+        tok2vec = {**OWN, "bilm": {**bilm_config(), "segmenter": segmenter}}
+    add_task(nlp, "tagger", tok2vec=tok2vec)
+    nlp.initialize(lambda: make_examples(nlp))
+    nlp.to_disk(tmp_path / "pipeline")
+    command = "embed", corpus, tmp_path / "out", "-S", "-L", "mix", "-p"
+    assert elmo(*command, tmp_path / "pipeline").exit_code == 0
+    path = tmp_path / "pipeline" / "config.cfg"
+    config = path.read_text()
+    assert old in config
+    path.write_text(config.replace(old, new))
+    result = elmo(*command, tmp_path / "pipeline")
+    assert result.exit_code == 1
+    assert "ELMO110" in result.text and f"({what})" in result.text
 
 
 def test_parts_of_other_sentences_are_not_mixed_in(

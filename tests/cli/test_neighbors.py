@@ -179,6 +179,7 @@ def test_sentences_are_those_that_components_before_elmo_set(
     "args, message",
     [
         (["He made a play"], "ELMO120.*0 words in brackets"),
+        (["caf\udce9 [dog]"], "ELMO051.*udce9.* is not UTF-8"),
         (["A [fine] [play]"], "ELMO120.*2 words in brackets"),
         (["A [fine play]!"], "ELMO121.*'fine play'.*'fine', 'play'"),
         (["A [pla]y!"], "ELMO121.*'pla'.*'play'"),

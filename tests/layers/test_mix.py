@@ -108,6 +108,20 @@ def test_gradients_are_those_of_finite_differences(layers, layer_norm, l2):
         assert not mix.has_grad("w")
 
 
+def test_l2_counts_once_for_a_batch_in_parts(assert_close):
+    """As spaCy gives it with `accumulate_gradient`."""
+    Xs = make_layers(3, 2, 4, 1)
+    whole, parted = (make_mix(w=[0.5, -1, 2], l2=0.3, dropout=0.0) for _ in range(2))
+    for _ in range(2):  # also after an update, which leaves gradients of zero
+        for mix, size in ((whole, 4), (parted, 1)):
+            for i in range(0, 4, size):
+                Ys, backprop = mix(Xs[i : i + size], is_train=True)
+                backprop(Ys)
+        assert_close(parted.get_grad("w"), whole.get_grad("w"))
+        for mix in (whole, parted):
+            mix.finish_update(Adam(0.001))
+
+
 def test_a_frozen_mix_and_a_frozen_encoder_get_no_gradients():
     Xs = make_layers(3)
     mix = make_mix(trainable_mix=False)
