@@ -159,6 +159,16 @@ def test_every_set_is_read(name, shared):
             assert doc[start:end].text in doc.user_data["gold"]["answers"]
 
 
+def test_a_folder_of_sets_has_one_source(tmp_path, monkeypatch):
+    monkeypatch.setitem(data.SETS, "none", lambda folder, part: [])
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    for part in ("train", "dev"):
+        data.convert(tmp_path / "a", "none", part, tmp_path / "corpus")
+    with pytest.raises(SystemExit, match="was made of another folder"):
+        data.convert(tmp_path / "b", "none", "train", tmp_path / "corpus")
+
+
 def test_mentions_are_read_from_brackets():
     gum = ["(1|person (2|place)", "_", "1)", "(2|place|Rome)", "(3|a (4|b", "4) 3)"]
     assert data.clusters(gum, " ") == [[(0, 1), (3, 4)], [(0, 3)], [(4, 6)], [(4, 6)]]
@@ -294,10 +304,21 @@ def test_a_model_learns_a_few_docs_by_heart_and_is_saved(
         assert shim.to_bytes() != trained
     assert shim.to_bytes() == trained
     assert nlp.evaluate(examples)[score] == 1.0
+    component = nlp.pipeline[-1][1]
+    assert component.update([Example(Doc(nlp.vocab), Doc(nlp.vocab))]) == {}
     nlp.to_disk(tmp_path)
-    again = [Example(to_predict(eg.y), eg.y) for eg in examples]
-    loaded = spacy.load(tmp_path)
-    assert loaded.evaluate(again)[score] == 1.0
+    copied = load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
+    for loaded in (copied, spacy.load(tmp_path)):
+        again = [Example(to_predict(eg.y), eg.y) for eg in examples]
+        assert loaded.evaluate(again)[score] == 1.0
+        # Docs without words, and without mentions
+        silent = Doc(loaded.vocab, words=["nobody"], sent_starts=[True])
+        silent.user_data["given"] = []
+        loaded(Doc(loaded.vocab))
+        found = list(loaded.pipe([Doc(loaded.vocab), to_predict(again[0].y)]))
+        assert list(map(len, found)) == [0, len(again[0].y)]
+        if cfg == "coref":
+            assert loaded(silent).user_data["found"] == []
     if cfg not in ("sentiment", "names"):  # which read words alone
         with pytest.raises(ValueError, match="not in doc.user_data"):
             loaded(a_doc(loaded.vocab, ["nothing", "said"]))

@@ -69,7 +69,7 @@ class SpanRanking(Net):
         if golds is None:
             return [decode(spans, scores) for spans, scores in found]
         losses = [loss(*each, gold) for each, gold in zip(found, golds)]
-        return sum(losses) / sum(len(spans) for spans, _ in found)
+        return sum(losses) / max(1, sum(len(spans) for spans, _ in found))
 
     def encode(self, xs: List[Tensor], docs: List[Doc]) -> List[Tensor]:
         """Each sentence is read on its own."""
@@ -87,6 +87,8 @@ class SpanRanking(Net):
             spans = [tuple(span) for span in given(doc)]
         else:
             spans = all_spans(doc, self.max_width)
+        if not spans:
+            return [], x.new_zeros(0, 1)
         g = self.represent(x, h, spans)
         mention = self.mention_score(g)[:, 0]
         if not self.gold_mentions:

@@ -41,8 +41,12 @@ def convert(
 ) -> Path:
     """RETURNS (Path): The .spacy file, which is made if it is not there."""
     path = output / f"{name}_{part}.spacy"
+    source, mark = str(data.resolve()), output / "source.txt"
+    if mark.is_file() and mark.read_text(encoding="utf8") != source:
+        raise SystemExit(f"{output} was made of another folder than {source}.")
     if fresh or not path.is_file():
         output.mkdir(parents=True, exist_ok=True)
+        mark.write_text(source, encoding="utf8")
         unfinished = path.with_suffix(".unfinished")
         docs = DocBin(docs=SETS[name](data, part), store_user_data=True)
         docs.to_disk(unfinished)

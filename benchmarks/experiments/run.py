@@ -116,6 +116,7 @@ def main(
             done = {**done, **done_of(runs, [path]), waiting[future]: result}
             write_runs(path, runs, done)
     # With what it shares with other experiments: the table's figures stand in one file.
+    done = {**done, **done_of(runs, [path])}
     write_runs(path, runs, done)
     text = render(plan, done)
     (experiment.parent / "results.md").write_text(text, encoding="utf8")

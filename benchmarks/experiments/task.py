@@ -178,12 +178,16 @@ class Task(TrainablePipe):
         self.model.attrs["build"](width, output_width, self.labels)
 
     def predict(self, docs: Iterable[Doc]) -> Any:
+        """What the module finds in each Doc; None of one without words."""
         docs = list(docs)
-        return self.model.predict((docs, None)) if docs else []
+        read = [doc for doc in docs if len(doc)]
+        found = iter(self.model.predict((read, None)) if read else [])
+        return [next(found) if len(doc) else None for doc in docs]
 
     def set_annotations(self, docs: Iterable[Doc], found: Any) -> None:
         for doc, its in zip(docs, found):
-            self.annotate(doc, its)
+            if its is not None:
+                self.annotate(doc, its)
 
     def update(
         self,
@@ -197,7 +201,9 @@ class Task(TrainablePipe):
         listeners have rates of their own.
         """
         losses = {} if losses is None else losses
-        pairs = [(eg.predicted, eg.reference) for eg in examples]
+        pairs = [(eg.predicted, eg.reference) for eg in examples if len(eg.predicted)]
+        if not pairs:
+            return losses
         docs, golds = (list(part) for part in zip(*pairs))
         loss, backprop = self.model.begin_update((docs, golds))
         backprop(np.ones((), dtype="f"))
@@ -211,6 +217,12 @@ class Task(TrainablePipe):
         self.cfg.update(srsly.read_json(Path(path) / "cfg"))
         self.build()
         super().from_disk(path, exclude=exclude)
+        return self
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "Task":
+        self.cfg.update(srsly.json_loads(srsly.msgpack_loads(data)["cfg"]))
+        self.build()
+        super().from_bytes(data, exclude=exclude)
         return self
 
 

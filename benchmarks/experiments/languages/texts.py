@@ -65,9 +65,10 @@ def make_bilms(code: str, text: Path, folder: Path, minutes: List[float]) -> Non
                 config["paths"][part] = str(folder / "corpus" / name)
             config.to_disk(path)
     for path in configs.values():
-        bilm = path.with_suffix("")
-        if not (bilm / "weights.hdf5").is_file():
+        bilm, done = path.with_suffix(""), path.with_suffix(".done")
+        if not done.is_file():  # with keep_best, weights are there before the end
             run_python("-m", "spacy", "elmo", "pretrain", path, bilm)
+            done.touch()
 
 
 if __name__ == "__main__":
