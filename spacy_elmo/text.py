@@ -84,13 +84,13 @@ def _walk(path: str) -> Iterator[Path]:
     for root in roots:  # which grows: links to directories come last, and each once
         for name, folders, files in os.walk(root, onerror=_refuse):
             real = os.path.realpath(name)
-            visible = [f for f in folders if not f.startswith(".")]
-            folders[:] = [] if real in seen else visible
-            if real not in seen:
-                inner = (os.path.join(name, f) for f in visible)
-                roots += filter(os.path.islink, inner)
-                yield from (Path(name, f) for f in files if not f.startswith("."))
+            if real in seen:
+                folders.clear()
+                continue
             seen.add(real)
+            folders[:] = [f for f in folders if not f.startswith(".")]
+            roots += filter(os.path.islink, (os.path.join(name, f) for f in folders))
+            yield from (Path(name, f) for f in files if not f.startswith("."))
 
 
 def _refuse(error: OSError) -> NoReturn:

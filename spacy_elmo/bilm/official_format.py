@@ -178,14 +178,20 @@ def write_files(
         temporary.write_text(options.to_json(), encoding="utf8")
 
 
-def _write_dataset(h5: Any, name: str, array: Floats, dtype: str, **how: Any) -> None:
-    if not np.isfinite(array).all():
-        raise ValueError(Errors.E044.format(name=name))
+def round_to(dtype: str, array: Floats, name: str) -> Floats:
+    """RAISES (ValueError): If a number is too large for the type."""
     with np.errstate(over="ignore"):
         rounded = array.astype(dtype)
     if not np.isfinite(rounded).all():
         value = np.abs(array).max()
         raise ValueError(Errors.E042.format(name=name, value=value, dtype=dtype))
+    return rounded
+
+
+def _write_dataset(h5: Any, name: str, array: Floats, dtype: str, **how: Any) -> None:
+    if not np.isfinite(array).all():
+        raise ValueError(Errors.E044.format(name=name))
+    rounded = round_to(dtype, array, name)
     # AllenNLP adds 1 to the forget bias in the file's own precision.
     stored = "float32" if name.endswith("/B") else dtype
     # One chunk: a checksum needs chunks, and an index of several would have none.

@@ -60,14 +60,16 @@ class ListenerReplacement:
         """The biLM of the component runs after what sets sentences behind `elmo`."""
         nlp: Any = self.nlp.get()
         names = [] if nlp is None else nlp.pipe_names
-        for name in names:
-            if nlp.get_pipe_config(name).get("model") is self.model and elmo in names:
-                between = names[names.index(elmo) : names.index(name)]
-                assigns = {n: nlp.get_pipe_meta(n).assigns for n in between}
-                setters = [n for n in between if "token.is_sent_start" in assigns[n]]
-                if setters:
-                    given = {"name": name, "elmo": elmo, "setters": ", ".join(setters)}
-                    warnings.warn(Warnings.W016.format(**given), stacklevel=2)
+        configs = {name: nlp.get_pipe_config(name) for name in names}
+        mine = [n for n in names if configs[n].get("model") is self.model]
+        if not mine or elmo not in names:
+            return
+        between = names[names.index(elmo) : names.index(mine[0])]
+        assigns = {n: nlp.get_pipe_meta(n).assigns for n in between}
+        setters = [n for n in between if "token.is_sent_start" in assigns[n]]
+        if setters:
+            given = {"name": mine[0], "elmo": elmo, "setters": ", ".join(setters)}
+            warnings.warn(Warnings.W016.format(**given), stacklevel=2)
 
     def _model_around(self, tok2vec: Config) -> Config:
         """The config of the model that has this tok2vec; the tok2vec itself where

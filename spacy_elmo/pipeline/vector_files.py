@@ -18,6 +18,7 @@ from spacy.language import Language
 from spacy.pipeline import Sentencizer
 from spacy.training.batchers import minibatch_by_words
 
+from ..bilm.official_format import round_to
 from ..errors import CorpusError, Errors, require_same, unusable
 from ..layers.architectures import Mix
 from ..processes import map_in_processes
@@ -141,18 +142,9 @@ def write_part(job: Job, part: Part) -> None:
         ):
             for doc, number in nlp.pipe(some, as_tuples=True):
                 words = [token.text for token in doc]
-                h5[str(number)] = _rounded(job.select(doc._.elmo), job.dtype, number)
+                layers = job.select(doc._.elmo)
+                h5[str(number)] = round_to(job.dtype, layers, f"text {number}")
                 h5[str(number)].attrs["words"] = json.dumps(words, ensure_ascii=False)
-
-
-def _rounded(layers: Floats, dtype: str, number: int) -> Floats:
-    with np.errstate(over="ignore"):
-        rounded = layers.astype(dtype)
-    if not np.isfinite(rounded).all():
-        value = np.abs(layers).max()
-        name = f"text {number}"
-        raise CorpusError(Errors.E042.format(name=name, value=value, dtype=dtype))
-    return rounded
 
 
 def merge(folder: Path, output: Path) -> None:
