@@ -18,7 +18,8 @@ from typing import Dict, Iterator, List
 
 from harness import ROOT, machine, make_parser, save, table
 
-from spacy_elmo.text import find_texts, read_documents
+from spacy_elmo.text.documents import read_documents
+from spacy_elmo.text.files import find_texts
 
 # One word in so many is new in a repetition: about as many distinct words as in news
 # text of that length (Heaps' law).

@@ -24,9 +24,10 @@ except PackageNotFoundError:
 HEAVY = ("torch", "h5py", "matplotlib")
 SOURCES = Path(spacy_elmo.__file__).parent
 # The folders that each may import: CONTRIBUTING.md has the same arrows.
-BELOW = {"bilm": set(), "weights": {"bilm"}, "layers": {"bilm", "weights"}}
-BELOW["pipeline"] = {*BELOW["layers"], "layers"}
-BELOW["pretraining"] = {"bilm", "weights"}
+BELOW = {"bilm": set(), "text": set(), "weights": {"bilm"}}
+BELOW["layers"] = {"bilm", "weights"}
+BELOW["pipeline"] = {*BELOW["layers"], "layers", "text"}
+BELOW["pretraining"] = {"bilm", "text", "weights"}
 BELOW["recipe"] = {*BELOW["pretraining"], "pretraining"}
 BELOW["cli"] = {"pipeline", *BELOW["pipeline"], "recipe", *BELOW["recipe"]}
 

@@ -9,7 +9,8 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors, require
 from ..storage import hold
-from ..text import find_texts, read_all
+from ..text.documents import read_all
+from ..text.files import find_texts
 from . import inputs
 from ._app import app
 

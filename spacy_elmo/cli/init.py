@@ -29,7 +29,8 @@ from ..recipe import treebank as tb
 from ..recipe.raw_text import Survey, split_text
 from ..recipe.steps import LOCK_FILE
 from ..storage import hold, temporary_folder
-from ..text import CORPUS, PROJECT, RULES, find_texts
+from ..text.documents import RULES
+from ..text.files import CORPUS, PROJECT, find_texts
 from ._app import app
 from .inputs import FILE, FILES, is_package_name, require_version
 

@@ -18,7 +18,7 @@ from thinc.api import Config
 from .. import registry
 from ..errors import CorpusError, Errors, WeightsError, require
 from ..storage import beside
-from ..text import RULES, make_doc, read_all
+from ..text.documents import RULES, make_doc, read_all
 
 if TYPE_CHECKING:
     from ..pipeline.component import ELMo

@@ -9,7 +9,7 @@ from spacy.tokens import Token
 from wasabi import msg
 
 from ..errors import CorpusError, Errors, unusable
-from ..text import make_doc
+from ..text.documents import make_doc
 from . import inputs
 from ._app import app
 

@@ -6,7 +6,8 @@ import srsly
 import typer
 from spacy.cli._util import Arg, Opt
 
-from ..text import read_all, read_lines
+from ..text.documents import read_all
+from ..text.lines import read_lines
 from . import inputs
 from ._app import app
 

@@ -7,7 +7,7 @@ from wasabi import msg
 
 from ..errors import unusable
 from ..storage import replacing
-from ..text import read_texts
+from ..text.documents import read_texts
 from . import inputs
 from ._app import app
 

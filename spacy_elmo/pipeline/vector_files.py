@@ -24,7 +24,7 @@ from ..layers.architectures import Mix
 from ..processes import map_in_processes
 from ..storage import create_hdf5, remove_leftovers, replacing
 from ..storage import sha256 as sha256_of
-from ..text import Text, make_doc, read_texts
+from ..text.documents import Text, make_doc, read_texts
 from .component import ELMo
 from .vector_hooks import Floats, Layer, select_layer
 

@@ -9,7 +9,8 @@ from wasabi import msg
 
 from ..bilm.paths import CHECKPOINT, WEIGHTS_FILE
 from ..errors import TrainingError, Warnings, require_same, unusable
-from ..text import RULES, find_texts
+from ..text.documents import RULES
+from ..text.files import find_texts
 from .config import Settings
 from .corpus_files import fingerprint, key_of, read_cache, write_cache
 from .tokenizer import Tokenizer

@@ -17,7 +17,7 @@ from ..bilm.characters import words_to_ids
 from ..bilm.tuning import CACHED_TOKENS, CACHED_WORDS
 from ..errors import CorpusError, Errors
 from ..storage import sha256, sync
-from ..text import read_documents
+from ..text.documents import read_documents
 from .noise import with_ascii_quotes, with_noise
 from .tokenizer import Tokenized, Tokenizer, tokenize
 from .vocabulary import EOS_ID, SPECIAL, UNK_ID, Vocabulary, rank_words

@@ -15,7 +15,7 @@ from ..bilm.tuning import BATCH_DOCUMENTS, MAX_STRINGS
 from ..errors import CorpusError, Errors, unusable
 from ..processes import map_in_processes
 from ..segmenters import segment_sentences
-from ..text import make_doc
+from ..text.documents import make_doc
 from .config import CorpusSettings
 
 # The sentences of a document.

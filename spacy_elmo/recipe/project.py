@@ -17,7 +17,7 @@ from ..pretraining.distributed import joined_processes
 from ..pretraining.run import train_step
 from ..pretraining.training import prepare_run
 from ..storage import replacing
-from ..text import CORPUS, PROJECT, TEXT
+from ..text.files import CORPUS, PROJECT, TEXT
 from .raw_text import HELDOUT, Survey
 
 META = "meta.json"

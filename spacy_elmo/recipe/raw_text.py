@@ -10,7 +10,8 @@ from spacy.training.batchers import minibatch_by_words
 from ..errors import CorpusError, Errors, unusable
 from ..segmenters import segment_sentences
 from ..storage import replacing
-from ..text import TEXT, find_texts, read_documents
+from ..text.documents import read_documents
+from ..text.files import TEXT, find_texts
 
 HELDOUT = "heldout.txt"
 # Fewer words are not enough for the rows of a batch.

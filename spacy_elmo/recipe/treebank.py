@@ -12,7 +12,9 @@ from spacy.tokens import Doc, DocBin, Token
 from spacy.vocab import Vocab
 
 from ..errors import CorpusError, Errors, unusable
-from ..text import CONVERT, CONVERT_UTF16, UTF16, make_doc, open_text, suffix_of
+from ..text.documents import make_doc
+from ..text.files import suffix_of
+from ..text.lines import CONVERT, CONVERT_UTF16, UTF16, open_text
 
 # Sentences of a Doc, so that the parser learns where one ends.
 N_SENTS = 10

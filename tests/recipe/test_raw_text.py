@@ -4,7 +4,7 @@ from spacy.tokens import Doc, DocBin
 
 from spacy_elmo.errors import CorpusError
 from spacy_elmo.recipe.raw_text import HELDOUT, split_text
-from spacy_elmo.text import TEXT, find_texts
+from spacy_elmo.text.files import TEXT, find_texts
 
 
 def test_text_without_spaces_is_told_what_to_do(tmp_path):

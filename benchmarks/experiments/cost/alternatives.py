@@ -25,7 +25,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 from harness import run_python  # noqa: E402
 from run import make_config  # noqa: E402
 
-from spacy_elmo.text import find_texts, read_documents  # noqa: E402
+from spacy_elmo.text.documents import read_documents  # noqa: E402
+from spacy_elmo.text.files import find_texts  # noqa: E402
 
 # 20,000 rows of 200 are 16 MB, as the biLM. One thread, which takes two hours for the
 # English text: with more, each run makes another file.

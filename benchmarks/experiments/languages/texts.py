@@ -27,7 +27,7 @@ from spacy_elmo.recipe.project import (  # noqa: E402
     shipped_config,
 )
 from spacy_elmo.recipe.raw_text import HELDOUT, split_text  # noqa: E402
-from spacy_elmo.text import TEXT  # noqa: E402
+from spacy_elmo.text.files import TEXT  # noqa: E402
 
 
 def main(

@@ -16,7 +16,8 @@ import numpy as np
 import spacy
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.text import find_texts, read_texts
+from spacy_elmo.text.documents import read_texts
+from spacy_elmo.text.files import find_texts
 from spacy_elmo.weights import resolve
 
 HERE = Path(__file__).resolve().parent
