@@ -179,9 +179,11 @@ def write_files(
 
 
 def round_to(dtype: str, array: Floats, name: str) -> Floats:
-    """RAISES (ValueError): If a number is too large for the type."""
+    """RAISES (ValueError): If a number is none, or too large for the type."""
+    if not np.isfinite(array).all():
+        raise ValueError(Errors.E044.format(name=name))
     with np.errstate(over="ignore"):
-        rounded = array.astype(dtype)
+        rounded = array.astype(dtype, copy=False)
     if not np.isfinite(rounded).all():
         value = np.abs(array).max()
         raise ValueError(Errors.E042.format(name=name, value=value, dtype=dtype))
@@ -189,8 +191,6 @@ def round_to(dtype: str, array: Floats, name: str) -> Floats:
 
 
 def _write_dataset(h5: Any, name: str, array: Floats, dtype: str, **how: Any) -> None:
-    if not np.isfinite(array).all():
-        raise ValueError(Errors.E044.format(name=name))
     rounded = round_to(dtype, array, name)
     # AllenNLP adds 1 to the forget bias in the file's own precision.
     stored = "float32" if name.endswith("/B") else dtype

@@ -33,7 +33,8 @@ class ModelFiles(NamedTuple):
 
 
 def find_files(path: Union[str, Path]) -> ModelFiles:
-    """Find the options and the weights of a model, without opening the weights.
+    """Find the options and the weights of a model, without opening the weights: those
+    of a .zip are in memory then.
 
     RAISES (WeightsError): If there is not exactly one of each.
     """

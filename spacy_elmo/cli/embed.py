@@ -9,7 +9,6 @@ from wasabi import msg
 
 from ..errors import CorpusError, Errors, require
 from ..storage import hold
-from ..text.documents import read_all
 from ..text.files import find_texts
 from . import inputs
 from ._app import app
@@ -77,7 +76,9 @@ def embed_cli(
         job = Job(nlp, layer, mix, dtype, tokenized, folder)
         # The texts are read here, and their files hashed, before the work begins: a bad
         # text is found now, and no part of another text is taken for one of these.
-        n_texts = sum(1 for _ in read_all(text, tokenized=tokenized))
+        n_texts = sum(1 for file in files for _ in job.read(file))
+        if not n_texts:
+            raise CorpusError(Errors.E050.format(path=text, problem="it is empty"))
         open_folder(folder, job.describe(elmo, files))
         if engine == "ray":
             _embed_on_ray(job, files, n_process)

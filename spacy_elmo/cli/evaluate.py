@@ -7,8 +7,9 @@ from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
 from ..storage import replacing
+from ..text.files import find_texts
 from ._app import app
-from .inputs import CODE, LANG, TEXT, TOKENIZED, VOCAB, read_tokenizer
+from .inputs import CODE, LANG, TEXT, TOKENIZED, VOCAB, read_tokenizer, require_other
 from .outputs import print_perplexities
 
 
@@ -36,6 +37,8 @@ def evaluate_cli(
     from ..pretraining.language_model import LanguageModel
     from ..weights import resolve
 
+    if output_path is not None:
+        require_other(output_path, find_texts(text))
     path = resolve(weights)
     model = LanguageModel.from_path(path, vocab_path=vocab_path)
     tokenizer = read_tokenizer(path, lang, tokenized)

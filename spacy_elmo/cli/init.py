@@ -121,6 +121,7 @@ def init_cli(
 
 def absolute(text: str) -> str:
     """The path of a text from everywhere. The current folder is no part of a glob."""
+    text = os.path.expanduser(text)
     if Path(text).exists():
         return str(Path(text).resolve())
     return os.path.normpath(os.path.join(glob.escape(os.getcwd()), text))

@@ -23,6 +23,7 @@ from ..text.documents import RULES, make_doc, read_all
 if TYPE_CHECKING:
     from ..pipeline.component import ELMo
     from ..pipeline.vector_hooks import Layer
+    from ..pretraining.config import Sections
     from ..pretraining.tokenizer import Tokenizer
 
 DEFAULT_WEIGHTS = "en_elmo_sm"
@@ -59,20 +60,42 @@ VOCAB = Opt(None, "--vocab", "-v", help="Words of the softmax [vocab.txt beside 
 JSON = Opt(False, "--json", "-j", help="Print JSON")
 
 
+def read_sections(weights: Path) -> Optional["Sections"]:
+    """[nlp] and [corpus] of the config that a model was trained with, or the language
+    of the pipeline that it is a part of. None if there is neither.
+    """
+    from ..pretraining.config import check_sections, read_config
+
+    path, whole = beside(weights, "config.cfg"), weights.parent
+    if path.is_file():
+        config = read_config(path)
+        if not _is_pipelines(config):
+            return check_sections(_only(config, "nlp", "corpus"))
+    elif (whole / "meta.json").is_file() and (whole / "config.cfg").is_file():
+        config = read_config(whole / "config.cfg")
+        if _is_pipelines(config):
+            return check_sections({"nlp": _only(config["nlp"], "lang", "tokenizer")})
+    return None
+
+
+def _is_pipelines(config: Config) -> bool:
+    return "components" in config or "corpora" in config
+
+
+def _only(section: Dict[str, Any], *keys: str) -> Dict[str, Any]:
+    return {key: section[key] for key in keys if key in section}
+
+
 def read_tokenizer(
     weights: Path, lang: Optional[str], tokenized: Optional[bool]
 ) -> "Tokenizer":
-    """The tokenizer in the config that a model was trained with, if there is one. The
-    options of the command line come first.
+    """The tokenizer that a model was trained with, as far as is known. The options of
+    the command line come first.
     """
-    from ..pretraining.config import check_sections, read_config
+    from ..pretraining.config import Sections
     from ..pretraining.tokenizer import Tokenizer
 
-    path = beside(weights, "config.cfg")
-    config = read_config(path) if path.is_file() else {}
-    is_pipelines = "components" in config or "corpora" in config
-    keys = () if is_pipelines else ("nlp", "corpus")
-    found = check_sections({k: config[k] for k in keys if k in config})
+    found = read_sections(weights) or Sections()
     # Processes would be of the machine that trained, and know nothing of --code.
     update: Dict[str, Any] = {"n_process": 1}
     if tokenized is not None:
@@ -82,10 +105,10 @@ def read_tokenizer(
 
 
 def write_tokenizer(weights: Path, output: Path) -> None:
-    """Write the part of a model's config.cfg, if it has one, that says how its text was
-    tokenized: the rest has paths of the machine that trained.
+    """Write the part of a model's config.cfg that says how its text was tokenized, if
+    that is known: the rest has paths of the machine that trained.
     """
-    if beside(weights, "config.cfg").is_file():
+    if read_sections(weights) is not None:
         tokenizer = read_tokenizer(weights, None, None)
         kept = {"nlp": tokenizer.nlp_config, "corpus": tokenizer.settings.model_dump()}
         Config(kept).to_disk(output / "config.cfg")
@@ -113,6 +136,12 @@ def require_version(version: object) -> None:
         isinstance(version, str) and re.fullmatch(PACKAGE_VERSION, version) is not None
     )
     require(is_good, "--version", "a string such as '0.1.0' or '2.0rc1'", version)
+
+
+def require_other(output: Path, inputs: Iterable[Path]) -> None:
+    """RAISES (CorpusError): If a command would replace what it reads."""
+    if output.exists() and any(map(output.samefile, inputs)):
+        raise CorpusError(Errors.E111.format(path=output))
 
 
 def load_pipeline(name: str) -> Language:
@@ -152,7 +181,7 @@ def load_reader(
     from ..weights import resolve
 
     if pipeline is None:
-        weights = weights or DEFAULT_WEIGHTS
+        weights = DEFAULT_WEIGHTS if weights is None else weights
         tokenizer = read_tokenizer(resolve(weights), lang, tokenized)
         tokenized = tokenizer.settings.tokenized
         rules = {"tokenizer": {"@tokenizers": RULES}} if tokenized else {}
@@ -160,10 +189,10 @@ def load_reader(
         nlp.add_pipe("elmo", config={"model": {"weights": weights}})
     elif weights is None and lang is None:
         nlp = load_pipeline(pipeline)
+        # spaCy's limit on the length of a text is for its parser.
+        nlp.max_length = sys.maxsize
     else:
         raise CorpusError(Errors.E126)
-    # spaCy's limit on the length of a text is for its parser.
-    nlp.max_length = sys.maxsize
     return nlp, bool(tokenized)
 
 

@@ -19,7 +19,7 @@ from .inputs import (
     FILE,
     is_package_name,
     read_meta,
-    read_tokenizer,
+    read_sections,
     require_version,
     write_tokenizer,
 )
@@ -142,8 +142,9 @@ def make_meta(bilm: Path, meta_path: Path) -> Dict[str, Any]:
     """The meta.json of a biLM, completed from its config and its log."""
     from ..pretraining.loggers import LOG, read_log
 
-    lang = read_tokenizer(bilm, None, None).nlp_config.get("lang") or "xx"
-    meta: Dict[str, Any] = {"lang": lang, "version": "0.0.0"}
+    found = read_sections(bilm)
+    lang = found.nlp.get("lang") if found else None
+    meta: Dict[str, Any] = {"lang": lang or "xx", "version": "0.0.0"}
     if (bilm / LOG).is_file():
         last = read_log(bilm)[-1]
         # JSON has no infinite perplexities.

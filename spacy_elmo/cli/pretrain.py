@@ -7,6 +7,7 @@ from spacy.cli._util import Arg, Opt, import_code, parse_config_overrides
 from wasabi import msg
 
 from ._app import app
+from .inputs import FILE
 from .outputs import print_perplexities
 
 
@@ -24,8 +25,12 @@ def pretrain_cli(
         None, "--init-from", "-i", help="Model to adapt to the text, by name or path"
     ),
     code_path: Optional[Path] = Opt(
-        None, "--code", "-c", help="Python file with registered functions, to import"
-    ),
+        None,
+        "--code",
+        "-c",
+        help="Python file with registered functions, to import",
+        **FILE,
+    ),  # fmt: skip
 ) -> None:
     """
     Pretrain the bidirectional language model of ELMo on raw text. To override

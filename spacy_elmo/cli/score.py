@@ -45,7 +45,7 @@ def score_cli(
     from ..pretraining.language_model import LanguageModel
     from ..weights import resolve
 
-    path = resolve(weights or inputs.DEFAULT_WEIGHTS)
+    path = resolve(inputs.DEFAULT_WEIGHTS if weights is None else weights)
     model = LanguageModel.from_path(path, vocab_path=vocab_path)
     tokenizer = inputs.read_tokenizer(path, lang, tokenized)
     if text == "-":

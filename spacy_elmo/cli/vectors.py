@@ -8,6 +8,7 @@ from wasabi import msg
 from ..errors import unusable
 from ..storage import replacing
 from ..text.documents import read_texts
+from ..text.files import find_texts
 from . import inputs
 from ._app import app
 
@@ -38,7 +39,9 @@ def vectors_cli(
     """
     from ..pipeline.static_vectors import add_words, average_contexts
 
-    texts = read_texts(words_path, tokenized=True) if words_path else []
+    lists = [words_path] if words_path else []
+    inputs.require_other(output_path, [*find_texts(text), *lists])
+    texts = (text for path in lists for text in read_texts(path, tokenized=True))
     words = [str(word) for text in texts for word in text]
     nlp, tokenized = inputs.load_reader(weights, None, lang, tokenized)
     elmo = inputs.find_elmo(nlp, None)

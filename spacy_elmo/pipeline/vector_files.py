@@ -4,7 +4,6 @@ leaves the parts that it has written, and the next one makes the others.
 
 import json
 import os
-import shutil
 from collections import deque
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -31,6 +30,7 @@ from .vector_hooks import Floats, Layer, select_layer
 PART_TEXTS = 1000
 # The layers of so many tokens are in memory at once, or those of one text.
 BATCH_TOKENS = 16_384
+JOB, MERGED = "job.json", "merged"
 INDEX = "sentence_to_index"
 
 
@@ -98,14 +98,15 @@ def open_folder(folder: Path, description: Dict[str, Any]) -> None:
 
     RAISES (CorpusError): If the parts there are of another job.
     """
-    path = folder / "job.json"
+    path = folder / JOB
     found = {}
     with suppress(OSError, ValueError):  # not there, or not ours
         found = dict(json.loads(path.read_text(encoding="utf8")))
     is_foreign = path.exists() and found.keys() != description.keys()
     if is_foreign or any(folder.glob("*.hdf5")):
         require_same(folder, found, description)
-    remove_leftovers(folder, "*.hdf5")
+    for name in ("*.hdf5", MERGED, JOB):
+        remove_leftovers(folder, name)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(description), encoding="utf8")
 
@@ -151,10 +152,12 @@ def merge(folder: Path, output: Path) -> None:
     """Make one file of all parts, and delete them. The texts of all files are numbered
     consecutively.
     """
-    merged = folder / "merged"
+    parts = sorted(
+        folder.glob("*.hdf5"), key=lambda path: list(map(int, path.stem.split("-")))
+    )
+    merged = folder / MERGED
     with _writing(merged) as out:
-        parts = folder.glob("*.hdf5")
-        for path in sorted(parts, key=lambda p: list(map(int, p.stem.split("-")))):
+        for path in parts:
             try:
                 part = h5py.File(path, "r")
             except OSError as e:
@@ -164,7 +167,10 @@ def merge(folder: Path, output: Path) -> None:
                 for number in sorted(int(name) for name in part if name != INDEX):
                     part.copy(str(number), out, name=str(len(out)))
     os.replace(merged, output)
-    shutil.rmtree(folder)
+    for path in (*parts, folder / JOB):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # someone else's file is in it
+        folder.rmdir()
 
 
 @contextmanager

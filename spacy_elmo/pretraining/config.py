@@ -18,7 +18,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 def _as_list(paths: Any) -> Any:
     """One path, several, or null. A folder named 2021 was read as a number."""
-    return [str(paths)] if isinstance(paths, (str, int)) and paths else paths or []
+    return [str(paths)] if isinstance(paths, (str, int)) else paths or []
 
 
 Paths = Annotated[List[str], BeforeValidator(_as_list)]
@@ -181,10 +181,12 @@ def read_settings(
     if not found.paths.train:
         raise unusable("paths.train", "is null: give the text by --paths.train")
     for name, value in (
+        ("paths.train", found.paths.train),
+        ("paths.dev", found.paths.dev),
         ("paths.init_from", found.paths.init_from),
         ("vocabulary.path", found.vocabulary.path),
     ):
-        if value == "":  # a variable of the shell that is not set
+        if value in ("", [""]):  # a variable of the shell that is not set
             raise unusable(name, "is empty")
     for name in ("keep_best", "patience"):
         if getattr(training, name) and not found.paths.dev:

@@ -52,8 +52,8 @@ def evaluate_files(
 
     state (str): "zero": each sentence by itself, as the plugin runs the model.
         "carried": along each document, as the paper trains it.
-    max_tokens (int): Of each file read about this many tokens, documents spread over
-        all of it; 0 reads all.
+    max_tokens (int): Of each file read about this many tokens or fewer, documents
+        spread over all of it; 0 reads all.
     """
     sums = {}
     for name, corpus in files.items():
@@ -97,7 +97,7 @@ def _texts(
     corpus: Corpus, state: str, max_tokens: int, processes: Processes
 ) -> Iterator[Ints]:
     """Sentences or whole documents, each of which starts from the zero state."""
-    every = max(1, len(corpus.tokens) // max_tokens) if max_tokens else 1
+    every = math.ceil(len(corpus.tokens) / max_tokens) if max_tokens else 1
     for i in range(0, corpus.n_documents, every)[processes.rank :: processes.n]:
         document = corpus.document(i)
         if state == "carried":

@@ -57,7 +57,7 @@ def split_text(
 ) -> Survey:
     """Check a text and divide it, in one pass.
 
-    text (str): A file, a directory or a glob: see `text.find_texts`.
+    text (str): A file, a directory or a glob: see `text.files.find_texts`.
     folder (Path): Receives text.txt and heldout.txt.
     tokenized (bool): Whether a Doc is taken as its sentences of tokens; else as its
         text.

@@ -1,4 +1,6 @@
-"""Files of text -> documents, streamed: one document is in memory at a time."""
+"""Files of text -> documents. All but .spacy are streamed: one document is in memory at
+a time.
+"""
 
 from pathlib import Path
 from typing import Any, Iterator, List, Union
@@ -142,12 +144,16 @@ def _read_jsonl(
             yield paragraphs or [""] * keep_empty
         elif isinstance(record, dict) and isinstance(record.get("tokens"), list):
             words = record["tokens"]
-            for bad in (w for w in words if not isinstance(w, (str, int, float))):
+            for bad in (w for w in words if not _is_word(w)):
                 problem = f'line {number}: one of the "tokens" is {bad!r}, no word'
                 raise unusable(path, problem)
             yield [[_without_surrogates(str(w)) or "\ufffd" for w in words]]
         else:
             raise unusable(path, f'line {number} has neither "text" nor "tokens"')
+
+
+def _is_word(token: Any) -> bool:
+    return isinstance(token, (str, int, float)) and not isinstance(token, bool)
 
 
 def _without_surrogates(text: str) -> str:

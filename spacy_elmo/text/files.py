@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from pathlib import Path
 from typing import Dict, Iterator, List, NoReturn, Set, Union
 
@@ -13,7 +14,9 @@ KNOWN = ".txt, .jsonl or .spacy (or one of them in .gz, .xz, .bz2 or .zst)"
 ANNOTATED = (".conllu", ".conll", ".iob")
 # What `init` makes, and the text that `pretrain` leaves in its folder
 PROJECT, CORPUS, TEXT = "project.yml", "corpus", "text.txt"
-RUN_FILES = ("vocab.txt", "log.jsonl", "batch-*.txt")
+NO_TEXTS = ("vocab.txt", "log.jsonl", "batch-*.txt")
+# What `split` and large corpora add to the name of a file
+PART = re.compile(r"[.-]\d+(-of-\d+)?$")
 
 
 def find_texts(path: Union[str, Path]) -> List[Path]:
@@ -80,7 +83,7 @@ def _is_made(file: Path, base: Path) -> bool:
     return (
         any(map(_is_cache, folders))
         or any(map(_is_project, folders[:-1]))
-        or (any(map(file.match, RUN_FILES)) and _is_run(file.parent))
+        or (any(map(file.match, NO_TEXTS)) and _is_run(file.parent))
     )
 
 
@@ -107,11 +110,11 @@ def _is_there(file: Path) -> bool:
     return file.is_file()
 
 
-def _is_folder(path: Union[str, Path]) -> bool:
+def _is_folder(path: str) -> bool:
     return bool(path) and Path(path).is_dir()  # "" is no folder
 
 
-def _why_none(path: Union[str, Path]) -> str:
+def _why_none(path: str) -> str:
     """Why `find_texts` finds nothing."""
     if _is_folder(path):
         return f"the directory has no {KNOWN}"
@@ -126,6 +129,12 @@ def _require_text(file: Path) -> None:
     """RAISES (CorpusError): If a file has neither a known suffix nor plain text."""
     if kind_of(file):
         return
+    if (whole := PART.sub("", file.name)) != file.name:
+        kind = suffix_of(Path(whole))
+        if kind in (".jsonl", ".spacy", *ANNOTATED):
+            raise unusable(
+                file, f"seems to be a part of a {kind}: let it end in {kind}"
+            )
     with file.open("rb") as opened:
         binary = b"\x00" in opened.read(4096)
     if binary or file.suffix[1:].isalpha():

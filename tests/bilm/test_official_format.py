@@ -370,8 +370,9 @@ def test_a_number_too_large_for_half_precision_is_not_saved(tiny_weights, tmp_pa
 def test_a_diverged_bilm_is_not_saved(tiny_weights, tmp_path):
     bilm = BiLM.from_path(tiny_weights)
     bilm.encoder.char_embed[0, 0] = float("nan")
-    with pytest.raises(ValueError, match="ELMO044.*'char_embed' .*has diverged"):
-        bilm.save(tmp_path)
+    for dtype in ("float32", "float16"):
+        with pytest.raises(ValueError, match="ELMO044.*'char_embed' .*has diverged"):
+            bilm.save(tmp_path, dtype=dtype)
     assert not list(tmp_path.iterdir())
 
 

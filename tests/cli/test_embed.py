@@ -75,6 +75,30 @@ def test_texts_split_at_spaces_need_no_tokenizer(embed, monkeypatch):
     assert len(embed("--lang", "ko")) == len(embed(output="en.hdf5"))
 
 
+def test_the_bilm_of_a_pipeline_reads_by_the_language_of_the_pipeline(
+    elmo, tiny_weights, tmp_path
+):
+    nlp = spacy.blank("de")
+    nlp.add_pipe("elmo", config={"model": {"weights": str(tiny_weights)}})
+    nlp.initialize()
+    nlp.to_disk(tmp_path / "pipeline")
+    (tmp_path / "text.txt").write_text("Das ist z.B. hier so.", encoding="utf8")
+    output = tmp_path / "out.hdf5"
+    weights = tmp_path / "pipeline" / "elmo"
+    result = elmo("embed", tmp_path / "text.txt", output, "-w", weights, "-S")
+    assert result.exit_code == 0, result.output
+    with h5py.File(output, "r") as h5:
+        assert "z.B." in json.loads(h5["0"].attrs["words"])
+
+
+def test_a_file_among_the_parts_stays(embed, tmp_path):
+    notes = tmp_path / "out.hdf5.parts" / "notes.txt"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    embed()
+    assert notes.read_text() == "mine" and len(list(notes.parent.iterdir())) == 1
+
+
 def test_each_dataset_has_its_words(embed, tmp_path):
     embed()
     with h5py.File(tmp_path / "out.hdf5", "r") as h5:
@@ -530,12 +554,13 @@ def test_what_a_killed_run_left_half_written_is_removed(
     elmo, corpus, tiny_weights, tmp_path, output
 ):
     folder = tmp_path / ("out" if output == "out" else "out.hdf5.parts")
-    leftover = folder / ".00000-0000000.hdf5.1f0c7a0e"
+    names = ("00000-0000000.hdf5", "merged", "job.json")
+    leftovers = [folder / f".{name}.1f0c7a0e" for name in names]
     folder.mkdir()
-    leftover.touch()
-    (folder / ".mine.hdf5.bak").touch()
+    for path in leftovers:
+        path.touch()
     result = elmo("embed", corpus, tmp_path / output, "-w", tiny_weights, "-S")
-    assert result.exit_code == 0 and not leftover.exists()
+    assert result.exit_code == 0 and not any(path.exists() for path in leftovers)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"corpus.txt", output}
 

@@ -68,6 +68,7 @@ def test_a_model_that_diverged_has_metrics(trained, texts, elmo, tmp_path):
         (["{tiny}", "{text}"], "ELMO054"),
         (["{model}", "none.txt"], "ELMO050"),
         (["nowhere", "{text}"], "ELMO001"),
+        (["{model}", "{text}", "--output", "{text}"], "ELMO111"),
         (["{model}", "{text}", "--vocab", "{text}"], "must begin with"),
         (["{model}", "{text}", "--vocab", "{short}"], "has 3 words"),
         (["{model}", "{text}", "--vocab", "none"], "(--vocab)"),

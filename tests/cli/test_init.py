@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 from weasel.cli.run import update_lockfile
 from weasel.util import load_project_config
 
+from spacy_elmo.cli.init import absolute
 from spacy_elmo.pretraining import training
 from spacy_elmo.recipe import gain
 from spacy_elmo.recipe.project import (
@@ -324,6 +325,12 @@ def test_files_of_a_config_are_found_from_the_project(inputs, tmp_path, monkeypa
     survey = split_text(str(inputs / "text"), tmp_path, False)
     found = pretrain_config(Path("own.cfg"), {"lang": "de"}, False, survey)
     assert found["vocabulary"]["path"] == str(tmp_path / "vocab.txt")
+
+
+def test_a_glob_may_begin_at_the_home_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert absolute("~/text/*.txt") == str(tmp_path / "text" / "*.txt")
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,13 @@ def test_the_card_says_what_the_log_and_the_options_know(trained, elmo, tmp_path
     assert "tokenized" in config and "[paths]" not in config
 
 
+def test_a_language_that_is_not_known_is_called_so(elmo, tiny_weights, tmp_path):
+    given = ["--license", "CC0", "--build", "none"]
+    assert elmo("package", tiny_weights, tmp_path / "out", *given).exit_code == 0
+    (module,) = (tmp_path / "out").glob("*/xx_elmo")
+    assert srsly.read_json(module / "meta.json")["lang"] == "xx"
+
+
 def test_a_package_tokenizes_as_the_model_that_it_is_made_of(trained, elmo, tmp_path):
     folder = tmp_path / "trained"
     shutil.copytree(trained[0], folder)

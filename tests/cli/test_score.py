@@ -90,6 +90,7 @@ def test_empty_lines_without_end_are_scored_as_they_come():
     [
         (["{text}", "-w", "{tiny}"], "ELMO054"),
         (["{text}", "-w", "nowhere"], "ELMO001"),
+        (["{text}", "-w", ""], "ELMO001"),
         (["none.txt", "-w", "{model}"], "ELMO050"),
         (["/dev/null", "-w", "{model}"], "ELMO050"),
         (["{text}", "-w", "{model}", "--vocab", "none"], "ELMO051"),

@@ -61,6 +61,7 @@ def test_options_choose_the_words_and_the_layer(elmo, corpus, tiny_weights, tmp_
         (["{tiny}", "none.txt"], "ELMO050"),
         (["{tiny}", "/dev/null"], "ELMO050"),
         (["nowhere", "{text}"], "ELMO001"),
+        (["", "{text}"], "ELMO001"),
         (["{tiny}", "{text}", "--layer", "3"], "ELMO124"),
         (["{tiny}", "{text}", "--min-count", "99"], "99 times or more"),
         (["{tiny}", "{text}", "--words", "{latin}"], "not UTF-8"),
@@ -76,6 +77,16 @@ def test_bad_input_gets_a_message(elmo, corpus, tiny_weights, tmp_path, args, pr
     assert result.exit_code == 1
     assert problem in result.text and "Traceback" not in result.text
     assert not (tmp_path / "out.txt").exists()
+
+
+@pytest.mark.parametrize("option", [[], ["--words", "{text}"]])
+def test_what_is_read_is_not_replaced(elmo, corpus, tiny_weights, tmp_path, option):
+    texts = tmp_path / "more.txt" if option else corpus
+    texts.write_text("\n".join(LINES), encoding="utf8")
+    option = [arg.format(text=corpus) for arg in option]
+    result = elmo("vectors", tiny_weights, texts, corpus, *option)
+    assert result.exit_code == 1 and "ELMO111" in result.text
+    assert corpus.read_text(encoding="utf8").splitlines() == LINES
 
 
 def test_an_output_that_cannot_be_written_costs_no_work(

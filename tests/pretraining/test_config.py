@@ -75,7 +75,6 @@ def test_the_original_config_is_the_recipe_of_the_paper():
         ("paths.train", 0.5, "paths.train must be a valid list, not 0.5"),
         ("training.steps", 3, r"\[training\]: no setting is named 'steps'"),
         ("paths.train", None, "paths.train: is null: give the text by --paths.train"),
-        ("paths.train", "", "paths.train: is null"),
         (
             "model.lstm.cells",
             512,
@@ -127,7 +126,9 @@ def test_dollars_are_read_alike_with_overrides_and_without(tmp_path, given):
     assert read_config(path, {"paths.train": "a$b"})["paths"]["train"] == "a$b"
 
 
-@pytest.mark.parametrize("name", ["paths.init_from", "vocabulary.path"])
+@pytest.mark.parametrize(
+    "name", ["paths.train", "paths.dev", "paths.init_from", "vocabulary.path"]
+)
 def test_an_empty_path_is_an_error(make_settings, name):
     with pytest.raises(CorpusError, match=f"{name}: is empty"):
         make_settings(dev=False, overrides={name: ""})

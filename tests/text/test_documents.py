@@ -56,6 +56,7 @@ def test_jsonl_has_text_or_tokens(tmp_path):
         '{"text": 1}',
         '{"tokens": [["a"]]}',
         '{"tokens": ["a", null]}',
+        '{"tokens": ["a", true]}',
     ],
 )
 def test_a_bad_line_of_jsonl_is_named(tmp_path, line):

@@ -110,6 +110,18 @@ def test_suffixes_may_be_in_capitals(tmp_path):
     assert [list(read_documents(path)) for path in found] == [DOCUMENTS] * 2
 
 
+@pytest.mark.parametrize(
+    "name", ["a.jsonl.00", "a.jsonl-00000-of-00002", "a.jsonl.gz.1", "ud.conllu.01"]
+)
+def test_a_part_of_another_format_is_no_plain_text(tmp_path, name):
+    """Its braces and quotes would be words."""
+    (tmp_path / name).write_text('{"text": "One line."}')
+    with pytest.raises(CorpusError, match=r"seems to be a part of a \.(jsonl|conllu)"):
+        find_texts(tmp_path / name)
+    (tmp_path / "a.txt-2").write_text(TXT)
+    assert find_texts(tmp_path / "a.txt-*") == [tmp_path / "a.txt-2"]
+
+
 def test_plain_text_without_a_suffix_may_be_named(tmp_path):
     """The shards of the 1 Billion Word Benchmark have none."""
     for i in (1, 2):
