@@ -164,6 +164,11 @@ class Errors:
         "[ELMO044] '{name}' has NaN or infinite numbers: training has diverged. Lower "
         "its learning rate."
     )
+    E045 = (
+        "[ELMO045] No {path}: the pipeline was saved or copied without its biLM. Copy "
+        "it, too, or load the pipeline with exclude=['elmo'] (the name of the "
+        "component), and add the same biLM by nlp.add_pipe('elmo', first=True)."
+    )
     # Corpus, vocabulary, pretraining
     E050 = "[ELMO050] No text found at {path}: {problem}."
     E051 = "[ELMO051] {path}: {problem}."

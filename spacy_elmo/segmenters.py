@@ -3,6 +3,7 @@ from functools import partial
 from typing import Callable, Iterable, List
 
 from spacy.attrs import ORTH
+from spacy.lang.lex_attrs import is_left_punct, is_punct, is_right_punct
 from spacy.pipeline import Sentencizer
 from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span, Token
@@ -85,14 +86,15 @@ def _closes(token: Token, seen: Counter[int]) -> bool:
     """Whether a token after terminal punctuation still belongs to its sentence, whose
     tokens so far are counted.
     """
-    if token.text.isspace():
+    # By the text: the vocab of a DocBin may know no more of a word.
+    text, before = token.text, token.nbor(-1)
+    if text.isspace():
         return True
-    before = token.nbor(-1)
     # Straight quotes are both left and right.
-    opens = token.is_left_punct and not token.is_right_punct
-    if not token.is_punct or opens or "\n" in before.text:
+    opens = is_left_punct(text) and not is_right_punct(text)
+    if not is_punct(text) or opens or "\n" in before.text:
         return False
-    if not token.is_left_punct or not (before.whitespace_ or before.is_space):
+    if not is_left_punct(text) or not (before.whitespace_ or before.text.isspace()):
         return True
     # Without a space, it is attached to the word after it. A Doc of words alone has
     # spaces on both sides: there, a straight quote closes if one was opened.

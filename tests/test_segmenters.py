@@ -5,6 +5,7 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 
 from spacy_elmo.segmenters import (
     punctuation_starts,
@@ -67,6 +68,14 @@ def test_the_rule_cuts_after_terminal_punctuation_and_what_closes_it(text):
 def test_the_rule_reads_docs_made_of_words(words, spaces, wanted):
     doc = Doc(NLP.vocab, words=words.split(), spaces=spaces)
     assert segments(segment_sentences(), doc) == wanted
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_vocab_that_knows_no_words_cuts_alike(text):
+    doc = NLP(text.replace("|", ""))
+    words, spaces = zip(*((t.text, bool(t.whitespace_)) for t in doc))
+    bare = Doc(Vocab(), words=words, spaces=spaces)
+    assert punctuation_starts(bare) == punctuation_starts(doc)
 
 
 @pytest.mark.parametrize("mark", ["!", ")", '"'])

@@ -3,6 +3,7 @@ from typing import Optional
 from spacy.cli._util import Arg, Opt
 from wasabi import msg
 
+from .. import registry
 from ._app import app
 
 
@@ -21,6 +22,9 @@ def download_cli(
     """
     from ..weights.published import MODELS, cache_folder, cached_path, download
 
+    if name in registry.weights:
+        msg.good(f"{name} is installed: there is nothing to download")
+        return
     if name is not None:
         path = download(name, force=force, silent=silent)
         msg.good(f"{name} is at {path}", f'In configs and scripts: weights = "{name}"')

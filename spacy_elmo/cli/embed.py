@@ -60,7 +60,7 @@ def embed_cli(
     if code_path and engine == "local" and n_process != 1 and start != "fork":
         raise CorpusError(Errors.E118.format(start=start))
     output_path = output_path.resolve()  # "." has no name
-    is_file = output_path.suffix in (".hdf5", ".h5")  # else a folder of parts
+    is_file = output_path.suffix.lower() in (".hdf5", ".h5")  # else a folder of parts
     name = f"{output_path.name}.parts" if is_file else output_path.name
     folder = output_path.with_name(name)
     lock = output_path.with_name(f".{output_path.name}.lock")

@@ -14,7 +14,8 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 from thinc.types import Floats3d
 
-from ..errors import Warnings
+from ..bilm.paths import WEIGHTS_FILE
+from ..errors import Errors, MissingWeights, Warnings
 from ..layers.architectures import Encoder
 from ..layers.doc_encoder import get_shim, require_bilm
 from ..layers.extensions import DIGEST, KEY
@@ -246,6 +247,9 @@ class ELMo(TrainablePipe):
     ) -> "ELMo":
         if "model" not in exclude:
             directory = util.ensure_path(path)
+            if not (directory / WEIGHTS_FILE).is_file():
+                error = Errors.E045.format(path=directory / WEIGHTS_FILE)
+                raise MissingWeights(error)
             get_shim(self.model).from_directory(directory)
             self.model.initialize()
             config = directory.parent / "config.cfg"

@@ -102,6 +102,8 @@ def open_folder(folder: Path, description: Dict[str, Any]) -> None:
     found = {}
     with suppress(OSError, ValueError):  # not there, or not ours
         found = dict(json.loads(path.read_text(encoding="utf8")))
+    if not path.exists() and any(folder.glob("*.hdf5")):
+        raise unusable(folder, f"has .hdf5 files, but no {JOB}: give another folder")
     is_foreign = path.exists() and found.keys() != description.keys()
     if is_foreign or any(folder.glob("*.hdf5")):
         require_same(folder, found, description)

@@ -21,6 +21,12 @@ def test_an_unknown_name_is_a_message(elmo):
     assert "Did you mean allennlp/original" in result.text
 
 
+def test_what_is_installed_needs_no_download(elmo, tmp_path):
+    result = elmo("download", "en_elmo_sm")
+    assert result.exit_code == 0 and "nothing to download" in result.text
+    assert not list(tmp_path.iterdir())
+
+
 def test_info_says_how_to_get_a_model_that_is_not_here(elmo):
     result = elmo("info", "allennlp/original")
     assert result.exit_code == 1

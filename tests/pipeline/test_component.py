@@ -13,6 +13,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from tasks import add_task, make_examples
 
+from spacy_elmo.errors import MissingWeights
 from spacy_elmo.weights import en_elmo_sm
 
 TEXT = "Last year Eleanor wrote a short play for Chicago."
@@ -173,6 +174,18 @@ def test_a_saved_pipeline_needs_the_path_of_its_weights_no_more(
         loaded = pickle.loads(pickled)
     assert_same(loaded(TEXT)._.elmo, wanted(TEXT)._.elmo)
     assert loaded.get_pipe("elmo").model.get_dim("nO") == 12
+
+
+def test_a_pipeline_without_its_bilm_says_so(nlp, bilm_config, tmp_path):
+    add_task(nlp, "tagger")
+    nlp.initialize(lambda: make_examples(nlp))
+    wanted = [token.tag_ for token in nlp("She made a play.")]
+    nlp.to_disk(tmp_path, exclude=["elmo"])
+    with pytest.raises(MissingWeights, match="ELMO045.*weights.hdf5.*first=True"):
+        spacy.load(tmp_path)
+    alone = spacy.load(tmp_path, exclude=["elmo"])
+    alone.add_pipe("elmo", first=True, config={"model": bilm_config()})
+    assert [token.tag_ for token in alone("She made a play.")] == wanted
 
 
 def test_other_weights_for_a_saved_pipeline_are_not_taken_silently(
