@@ -565,16 +565,18 @@ def test_what_a_killed_run_left_half_written_is_removed(
     assert left == {"corpus.txt", output}
 
 
-@pytest.mark.parametrize("file", ["job.json", "mine.hdf5"])
+@pytest.mark.parametrize(
+    "file, problem", [("job.json", "ELMO110"), ("mine.hdf5", "but no job.json")]
+)
 def test_a_folder_of_other_files_stays_as_it_is(
-    elmo, corpus, tiny_weights, tmp_path, file
+    elmo, corpus, tiny_weights, tmp_path, file, problem
 ):
     folder = tmp_path / "out"
     folder.mkdir()
     for name in (file, ".mine.hdf5.bak"):
         (folder / name).write_text('{"jobs": 1}')
     result = elmo("embed", corpus, folder, "-w", tiny_weights, "-S")
-    assert result.exit_code == 1 and "ELMO110" in result.text
+    assert result.exit_code == 1 and problem in result.text
     assert {p.read_text() for p in folder.iterdir()} == {'{"jobs": 1}'}
     assert len(list(folder.iterdir())) == 2
 
