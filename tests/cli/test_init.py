@@ -28,7 +28,7 @@ from weasel.util import load_project_config
 
 from spacy_elmo.cli.init import absolute
 from spacy_elmo.pretraining import training
-from spacy_elmo.recipe import gain
+from spacy_elmo.recipe import gain, steps
 from spacy_elmo.recipe.project import (
     Pace,
     measure_pace,
@@ -451,18 +451,28 @@ def test_each_interrupt_reaches_the_step_that_runs(tmp_path):
     assert process.returncode == 1 and "Run the same command again" in printed
 
 
-def test_a_project_has_one_run_at_a_time(tmp_path):
+def test_a_project_has_one_run_at_a_time(tmp_path, monkeypatch, capsys):
     """A run may be left of a command that was killed."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # it has its own process
     (tmp_path / "project.yml").write_text("workflows: {all: []}\n")
-    command = [sys.executable, "-m", "spacy_elmo.recipe.steps", str(tmp_path)]
-    with hold(tmp_path / ".steps.lock"):
-        done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1 and "ELMO114" in done.stdout
-    for left in ("", "pretrain:\n"):  # by a power cut
-        (tmp_path / "project.lock").write_text(left)
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0 and "ELMO114" not in done.stdout, done.stderr
-        assert not (tmp_path / "project.lock").exists()
+    with hold(tmp_path / ".steps.lock"), pytest.raises(SystemExit):
+        steps.main(tmp_path)
+    assert "ELMO114" in capsys.readouterr().out
+    (tmp_path / "project.lock").write_text("pretrain:\n")  # a power cut, too
+    steps.main(tmp_path)
+    assert "ELMO114" not in capsys.readouterr().out
+    assert not (tmp_path / "project.lock").exists()
+
+
+@pytest.mark.parametrize("left", ["", "pretrain:\n", "- 1\n"])
+def test_a_damaged_list_of_the_steps_that_are_done_is_removed(tmp_path, left):
+    lock = tmp_path / "project.lock"
+    lock.write_text(left)
+    steps.remove_damaged(lock)
+    assert not lock.exists()
+    lock.write_text("pretrain:\n  cmd: x\n")
+    steps.remove_damaged(lock)
+    assert lock.exists()
 
 
 def test_each_dev_belongs_to_a_treebank(elmo, inputs, tmp_path):
