@@ -179,7 +179,7 @@ def write_files(
 
 
 def round_to(dtype: str, array: Floats, name: str) -> Floats:
-    """RAISES (ValueError): If a number is none, or too large for the type."""
+    """RAISES (ValueError): If a number is not finite, or too large for the type."""
     if not np.isfinite(array).all():
         raise ValueError(Errors.E044.format(name=name))
     with np.errstate(over="ignore"):

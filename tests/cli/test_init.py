@@ -180,19 +180,19 @@ def test_every_step_of_the_project(
     monkeypatch.chdir(output)
     found = load_project_config(output)  # with its variables filled in
     printed = ""
-    steps = {command["name"]: command for command in found["commands"]}
+    by_name = {command["name"]: command for command in found["commands"]}
     for name in found["workflows"]["all"]:
-        assert all(Path(path).exists() for path in steps[name]["deps"])
-        for line in steps[name]["script"]:
+        assert all(Path(path).exists() for path in by_name[name]["deps"])
+        for line in by_name[name]["script"]:
             printed += run(line, capfd)
-        assert all(Path(path).exists() for path in steps[name].get("outputs", []))
-        update_lockfile(output, steps[name])
+        assert all(Path(path).exists() for path in by_name[name].get("outputs", []))
+        update_lockfile(output, by_name[name])
     assert "What ELMo gains" in printed and "Labeled heads (LAS)" in printed
     again = elmo(*command(output))
     assert again.exit_code == 0 and "pip install" in again.text, again.output
     # All but the comparison, which has no output.
     of_steps = capfd.readouterr().out
-    assert of_steps.count("nothing changed") == len(steps) - 1 == 5
+    assert of_steps.count("nothing changed") == len(by_name) - 1 == 5
     assert of_steps.count("Running command") == 1
     wheels = list((output / "packages").glob("*/dist/*.whl"))
     assert len(wheels) == 2
@@ -205,7 +205,7 @@ def test_every_step_of_the_project(
     assert (tmp_path / "de_novels_elmo" / "weights.hdf5").is_file()
     # Made anew, the package says nothing of what it was.
     elmo(*command(output, "--no-run", "--license", "MIT"))
-    for line in steps["package"]["script"]:
+    for line in by_name["package"]["script"]:
         run(line, capfd)
     with zipfile.ZipFile(next(output.glob("packages/de_novels-*/dist/*.whl"))) as wheel:
         name = next(name for name in wheel.namelist() if name.endswith("METADATA"))
