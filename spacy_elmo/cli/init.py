@@ -38,6 +38,7 @@ TREEBANK = "Annotated sentences (.conllu, .iob, .conll, .spacy); may be repeated
 # Below this, the tokenizer and the treebank follow different rules.
 MIN_AGREEMENT = 0.95
 LITTLE_WORDS = 500_000
+REFERENCE_LENGTH = 50  # max_characters_per_token of the official models
 # So no temporary folder is left, and no step goes on alone.
 LIKE_CTRL_C = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 
@@ -238,10 +239,12 @@ def print_survey(survey: Survey, config: Config) -> None:
         f"Text: {survey.words:,} words to train on, {survey.heldout:,} held out; "
         f"{survey.repeated:,} repeated paragraphs left out"
     )
-    msg.good(
-        f"Words cut: {survey.share_cut(longest):.4%} by the limit of {longest} "
-        f"characters, {survey.share_cut(50):.4%} by the reference's of 50"
-    )
+    share = survey.share_cut(longest)
+    cut = f"Words cut: {share:.2%} by the limit of {longest} characters"
+    if longest != REFERENCE_LENGTH:
+        share = survey.share_cut(REFERENCE_LENGTH)
+        cut += f", {share:.2%} by the reference's of {REFERENCE_LENGTH}"
+    msg.good(cut)
     if survey.words < LITTLE_WORDS:
         msg.warn(Warnings.W011.format(found=survey.words))
 

@@ -91,6 +91,7 @@ def project(tmp_path_factory, elmo, command):
 def test_what_was_found_is_said(project):
     _, printed = project
     assert "23,508 words to train on, 492 held out" in printed
+    assert "Words cut: 0.00% by the limit of" in printed
     assert "tagger, morphologizer, parser" in printed and "ner" in printed
     assert "tokens per second" in printed
 
