@@ -6,7 +6,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import srsly
 import typer
@@ -178,7 +178,8 @@ def write(output: Path, given: Dict[str, Any]) -> None:
     with hold(output / LOCK_FILE, busy), temporary_folder(output, ".init.") as folder:
         corpus = folder / CORPUS
         corpus.mkdir()
-        components = convert(given["treebank"], given["dev"], corpus, language)
+        treebanks = given["treebank"], given["dev"]
+        components, n_dev = convert(*treebanks, corpus, language)
         survey = split_text(given["text"], corpus, given["tokenized"], given["lang"])
         config = project.pretrain_config(path, nlp_config, given["tokenized"], survey)
         print_survey(survey, config)
@@ -192,7 +193,7 @@ def write(output: Path, given: Dict[str, Any]) -> None:
             f"hours at {speed:,.0f} tokens per second; a vocabulary of up to "
             f"{config['vocabulary']['max_size']:,} words"
         )
-        project.write_project(folder, config, components, given)
+        project.write_project(folder, config, components, given, n_dev)
         for part in parts:  # project.yml last: where it is, the project is whole
             (folder / part.name).rename(part)
     msg.good(f"Wrote a spaCy project to {output}")
@@ -200,11 +201,13 @@ def write(output: Path, given: Dict[str, Any]) -> None:
 
 def convert(
     treebank: List[str], dev: List[str], corpus: Path, language: Language
-) -> List[str]:
-    """Convert the treebanks, and find the components that can learn from them."""
+) -> Tuple[List[str], int]:
+    """Convert the treebanks. Find the components that can learn from them, and the
+    number of tokens that an evaluation of those reads.
+    """
     if dev and len(dev) != len(treebank):
         raise CorpusError(Errors.E131.format(n_dev=len(dev), n=len(treebank)))
-    everything = []
+    everything, n_dev = [], 0
     for i, path in enumerate(treebank):
         if dev and Path(dev[i]).samefile(path):
             raise unusable(path, "is given as --treebank and as its --dev")
@@ -217,7 +220,8 @@ def convert(
             problem = f"has no {what}, unlike {path}. Give it in both, or in neither"
             raise unusable(dev[i], problem)
         # The number keeps two files of the same name apart.
-        tb.write_split(docs, dev_docs, corpus, f"{i + 1}-{Path(path).stem}")
+        name = f"{i + 1}-{Path(path).stem}"
+        n_dev += tb.write_split(docs, dev_docs, corpus, name)
         share, examples = tb.compare_tokens(docs, language)
         labels = ", ".join(sorted({e.label_ for doc in docs for e in doc.ents}))
         msg.good(
@@ -229,7 +233,7 @@ def convert(
             some = ", ".join(examples)
             msg.warn(Warnings.W010.format(path=path, share=share, examples=some))
         everything += docs
-    return tb.components_for(everything)
+    return tb.components_for(everything), n_dev
 
 
 def print_survey(survey: Survey, config: Config) -> None:

@@ -46,6 +46,9 @@ MAX_WARM_UP = 0.1
 # Of a pipeline. Its batches grow from a hundred words to six hundred in 1,800 steps:
 # five minutes of a core for four components (Portuguese, on the machine of speed.md).
 STEPS, STEPS_PER_HOUR = 1200, 600
+# Its evaluations, three or more, read this many tokens for each step, half as many as
+# an hour's pipeline is trained on: dev parts of treebanks may have 150,000.
+EVALUATED_PER_STEP, MIN_EVALUATIONS = 140, 3
 
 
 class Pace(NamedTuple):
@@ -191,13 +194,14 @@ def set_length(config: Config, survey: Survey, pace: Pace, hours: float) -> floa
 
 
 def pipeline_config(
-    nlp_config: Dict[str, Any], components: List[str], hours: float
+    nlp_config: Dict[str, Any], components: List[str], hours: float, n_dev: int
 ) -> Config:
     """A pipeline on a shared ELMo component, made from a shipped config.
 
     nlp_config (Dict[str, Any]): [nlp] of the config.
     components (List[str]): What `treebank.components_for` has found.
     hours (float): The time for the biLM. The pipeline's grows with it.
+    n_dev (int): The number of tokens that an evaluation reads.
     """
     config = Config().from_disk(shipped_config(PIPELINE), interpolate=False)
     tagger, ner = (config["components"][name] for name in ("tagger", "ner"))
@@ -213,8 +217,13 @@ def pipeline_config(
     config["components"] = {name: deepcopy(blocks[name]) for name in names}
     config["nlp"].update(nlp_config, pipeline=names)
     config["paths"].update(train=f"{CORPUS}/train", dev=f"{CORPUS}/dev", elmo="bilm")
-    config["training"]["max_steps"] = STEPS + int(STEPS_PER_HOUR * hours)
-    del config["training"]["score_weights"]  # spaCy knows those of its components
+    training, steps = config["training"], STEPS + int(STEPS_PER_HOUR * hours)
+    evaluations = max(MIN_EVALUATIONS, steps * EVALUATED_PER_STEP // n_dev)
+    training.update(
+        max_steps=steps,
+        eval_frequency=max(training["eval_frequency"], steps // evaluations),
+    )
+    del training["score_weights"]  # spaCy knows those of its components
     return config
 
 
@@ -231,13 +240,18 @@ def without_elmo(config: Config) -> Config:
 
 
 def write_project(
-    folder: Path, config: Config, components: List[str], variables: Dict[str, Any]
+    folder: Path,
+    config: Config,
+    components: List[str],
+    variables: Dict[str, Any],
+    n_dev: int,
 ) -> None:
     """Write all of a project but its corpus.
 
     config (Config): Of pretraining.
     components (List[str]): Of the pipeline; none without a treebank.
     variables (Dict[str, Any]): "vars" of project.yml.
+    n_dev (int): The number of tokens that an evaluation of the pipeline reads.
     """
     configs = folder / "configs"
     configs.mkdir()
@@ -246,7 +260,7 @@ def write_project(
     steps = ["pretrain", "package-bilm"]
     if components:
         steps += ["baseline", "elmo", "compare", "package"]
-        pipeline = pipeline_config(config["nlp"], components, variables["hours"])
+        pipeline = pipeline_config(config["nlp"], components, variables["hours"], n_dev)
         pipeline.to_disk(configs / "elmo.cfg")
         without_elmo(pipeline).to_disk(configs / "baseline.cfg")
     project: Any = srsly.read_yaml(Path(__file__).parent / PROJECT)

@@ -277,10 +277,11 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
     return same / n, examples
 
 
-def write_split(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> None:
+def write_split(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> int:
     """Write train/NAME.spacy and dev/NAME.spacy. Without `dev`, a tenth of the Docs is
     held out.
 
+    RETURNS (int): The number of tokens in dev.
     RAISES (CorpusError): If there are too few Docs for that.
     """
     if dev is None:
@@ -293,3 +294,4 @@ def write_split(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> Non
         path = folder / part / f"{name}.spacy"
         path.parent.mkdir(parents=True, exist_ok=True)
         DocBin(docs=mine).to_disk(path)
+    return sum(map(len, dev))

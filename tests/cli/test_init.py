@@ -32,6 +32,7 @@ from spacy_elmo.recipe import gain, steps
 from spacy_elmo.recipe.project import (
     Pace,
     measure_pace,
+    pipeline_config,
     pretrain_config,
     set_length,
 )
@@ -261,6 +262,17 @@ def test_evaluations_take_a_twentieth_of_the_time(given):
     set_length(config, survey, Pace(1500, 1.25), 1)
     training = config["training"]
     assert 0 < 10 * training["eval_tokens"] <= training["max_tokens"] / 20
+
+
+@pytest.mark.parametrize(
+    "hours, n_dev, between",
+    [(1, 1, 200), (1, 25_000, 200), (1, 160_000, 600), (24, 160_000, 1200)],
+)
+def test_a_large_dev_part_is_read_less_often(hours, n_dev, between):
+    """And when the training ends, since what is learned after it counts for nothing."""
+    config = pipeline_config({"lang": "de"}, ["tagger"], hours, n_dev)
+    assert config["training"]["eval_frequency"] == between
+    assert config["training"]["max_steps"] % between == 0
 
 
 @pytest.mark.parametrize("length, window", [(5, 16), (20, 50), (60, 75), (200, 150)])
