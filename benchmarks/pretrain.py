@@ -46,9 +46,9 @@ from spacy_elmo.bilm.characters import EOS, PADDING
 from spacy_elmo.bilm.kernels import use_fusion
 from spacy_elmo.pretraining.config import Settings, read_settings
 from spacy_elmo.pretraining.corpus import Corpus, load_corpora
+from spacy_elmo.pretraining.machine import keep_freed_memory
 from spacy_elmo.pretraining.run import start_run, train_step
 from spacy_elmo.pretraining.softmax import draw_sample
-from spacy_elmo.pretraining.training import keep_freed_memory
 from spacy_elmo.pretraining.vocabulary import write_vocabulary
 
 CONFIG = "configs/pretrain_small.cfg"

@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from spacy_elmo.pretraining.config import read_settings
 from spacy_elmo.pretraining.corpus import load_corpora
-from spacy_elmo.pretraining.training import keep_freed_memory
+from spacy_elmo.pretraining.machine import keep_freed_memory
 
 STEPS = 4
 # Parts of a step, and what the profiler calls them.

@@ -14,8 +14,8 @@ from thinc.api import Config
 from ..pretraining.config import Sections, read_settings
 from ..pretraining.corpus import load_corpora
 from ..pretraining.distributed import joined_processes
+from ..pretraining.machine import prepare_run
 from ..pretraining.run import train_step
-from ..pretraining.training import prepare_run
 from ..storage import replacing
 from ..text.files import CORPUS, PROJECT, TEXT
 from .raw_text import HELDOUT, Survey

@@ -27,7 +27,7 @@ from weasel.cli.run import update_lockfile
 from weasel.util import load_project_config
 
 from spacy_elmo.cli.init import absolute
-from spacy_elmo.pretraining import training
+from spacy_elmo.pretraining import machine
 from spacy_elmo.recipe import gain, steps
 from spacy_elmo.recipe.project import (
     Pace,
@@ -220,8 +220,8 @@ def test_the_pace_is_that_of_a_run_of_those_hours(
 ):
     """A long run is compiled. What it reports to is not told of the trial."""
     compiled = []
-    monkeypatch.setattr(training, "use_fusion", compiled.append)
-    monkeypatch.setattr(training, "MIN_STEPS_TO_COMPILE", 3000)
+    monkeypatch.setattr(machine, "use_fusion", compiled.append)
+    monkeypatch.setattr(machine, "MIN_STEPS_TO_COMPILE", 3000)
     # Read until there are pieces enough for the rows
     monkeypatch.setattr("spacy_elmo.recipe.project.SAMPLE_CHARACTERS", 100)
     monkeypatch.setenv("CXX", "true")  # there, and never run

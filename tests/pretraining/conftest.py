@@ -6,7 +6,7 @@ import pytest
 import torch
 from thinc.api import Config
 
-from spacy_elmo.pretraining import training
+from spacy_elmo.pretraining import loop
 from spacy_elmo.pretraining.config import (
     CorpusSettings,
     VocabularySettings,
@@ -91,7 +91,7 @@ def start_process():
 @pytest.fixture
 def stop_at(monkeypatch):
     """stop_at(n) kills the run at the n-th update from now; stop_at(None) not."""
-    update = training.train_step
+    update = loop.train_step
 
     def stop(n):
         left = iter(range(n)) if n is not None else None
@@ -101,6 +101,6 @@ def stop_at(monkeypatch):
                 raise KeyboardInterrupt
             return update(*args)
 
-        monkeypatch.setattr(training, "train_step", train_step)
+        monkeypatch.setattr(loop, "train_step", train_step)
 
     return stop

@@ -2,7 +2,6 @@ import errno
 import os
 import re
 import shutil
-import signal
 from pathlib import Path
 
 import made_up
@@ -172,68 +171,6 @@ def test_a_checkpoint_with_a_field_missing_or_wrong_counts_as_damaged(
         change(output / name, key, value)
     with pytest.raises(TrainingError, match=r"ELMO056.*checkpoint\.pt"):
         pretrain(settings, output)
-
-
-def test_a_signal_saves_and_says_how_to_go_on(make_settings, tmp_path, monkeypatch):
-    settings = make_settings(checkpoint_steps=1000, log_steps=3)
-    handler = signal.getsignal(signal.SIGTERM)
-    pretrain(settings, tmp_path / "unbroken")
-    update, broken = training.train_step, tmp_path / "broken"
-    arriving = {5: signal.SIGTERM, 7: signal.SIGINT}
-
-    def train_step(run, batch):
-        if run.step + 1 in arriving:
-            os.kill(os.getpid(), arriving[run.step + 1])
-        return update(run, batch)
-
-    monkeypatch.setattr(training, "train_step", train_step)
-    for n in arriving:
-        with pytest.raises(TrainingError, match=f"ELMO058.*step {n} of 8.*again"):
-            pretrain(settings, broken)
-        assert not (broken / "weights.hdf5").exists()
-    assert signal.getsignal(signal.SIGTERM) == handler
-    monkeypatch.setattr(training, "train_step", update)
-    pretrain(settings, broken)
-    assert_same_run(broken, tmp_path / "unbroken")
-
-
-def test_a_signal_that_is_ignored_stays_so(make_settings, tmp_path, monkeypatch):
-    """As a script's `pretrain ... &` has it for SIGINT."""
-    update = training.train_step
-
-    def train_step(run, batch):
-        os.kill(os.getpid(), signal.SIGINT)
-        return update(run, batch)
-
-    monkeypatch.setattr(training, "train_step", train_step)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        pretrain(make_settings(), tmp_path / "out")
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert (tmp_path / "out" / "weights.hdf5").is_file()
-
-
-def test_ctrl_c_while_torch_compiles_is_no_traceback(
-    make_settings, tmp_path, monkeypatch
-):
-    """The signal reaches the compiler too, whose end is an exception in the step."""
-    settings = make_settings(checkpoint_steps=2)
-    pretrain(settings, tmp_path / "unbroken")
-    update, broken = training.train_step, tmp_path / "broken"
-
-    def train_step(run, batch):
-        if run.step + 1 == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-            raise RuntimeError("C++ compile error")
-        return update(run, batch)
-
-    monkeypatch.setattr(training, "train_step", train_step)
-    with pytest.raises(TrainingError, match="ELMO116.*Run the same command again"):
-        pretrain(settings, broken)
-    monkeypatch.setattr(training, "train_step", update)
-    pretrain(settings, broken)
-    assert_same_run(broken, tmp_path / "unbroken")
 
 
 def test_what_is_flushed_to_the_disk_is_open_for_writing(
