@@ -269,7 +269,7 @@ def test_evaluations_take_a_twentieth_of_the_time(given):
     [(1, 1, 200), (1, 25_000, 200), (1, 160_000, 600), (24, 160_000, 1200)],
 )
 def test_a_large_dev_part_is_read_less_often(hours, n_dev, between):
-    """And when the training ends, since what is learned after it counts for nothing."""
+    """The last one comes at the end: what is learned after it counts for nothing."""
     config = pipeline_config({"lang": "de"}, ["tagger"], hours, n_dev)
     assert config["training"]["eval_frequency"] == between
     assert config["training"]["max_steps"] % between == 0
