@@ -1,6 +1,5 @@
 """Annotated sentences -> .spacy files."""
 
-import re
 from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
@@ -15,30 +14,18 @@ from ..errors import CorpusError, Errors, unusable
 from ..text.documents import make_doc
 from ..text.files import suffix_of
 from ..text.lines import CONVERT, CONVERT_UTF16, UTF16, open_text
+from .columns import NO_TAG, fit_for_converter
 
 # Sentences of a Doc, so that the parser learns where one ends.
 N_SENTS = 10
 # Without a dev file, one Doc in ten is held out.
 DEV_EVERY = 10
 N_EXAMPLES = 3
-# A sentence of more lines is a file without empty lines.
-MAX_SENTENCE = 1000
-NO_TAG = ("-", "_")
 # What the components learn from.
 ANNOTATION = {
     "tagger": "tags (XPOS)", "morphologizer": "parts of speech (UPOS)",
     "parser": "heads (HEAD, DEPREL)", "ner": "entities",
 }  # fmt: skip
-ENTITY_TAG = re.compile(r"O|[BILU]-.+")
-# Between documents. The converter knows one form of it, and makes one Doc of each.
-DOCUMENT = re.compile(r"^-DOCSTART-.*\n?", re.MULTILINE)
-N_COLUMNS, FORM, POS, XPOS, FEATS, HEAD, MISC = 10, 1, 3, 4, 5, 6, 9  # of a .conllu
-# The tag of a name in MISC whose label is of more than capitals: the converter reads
-# these alone.
-BAD_NAME = re.compile(r"(?:(?:name|NE)=)?[BILU]-(?![A-Z_]+$)(.+)")
-NAME = re.compile(r"(?:^|\|)(?:name=|NE=)?([BILU])-([A-Z_]+)(?:\||$)")
-MULTIWORD = re.compile(r"(\d+)-(\d+)")
-BLANK_LINES = re.compile(r"\n{2,}")
 
 Docs = List[Doc]
 
@@ -65,16 +52,10 @@ def read_treebank(path: Path) -> Docs:
     if problem := _problem_with_words(docs):
         raise unusable(path, problem)
     for doc in docs:
-        for token in doc:
-            if _is_in_circle(token):
-                words = doc[max(0, token.i - 3) : token.i + 4].text
-                raise unusable(path, f"the heads go in a circle at {words!r}")
-            # A multiword token has those of its words: ADP_-, ___
-            tags = set(token.tag_.split("_"))
-            if "-" in tags or tags == {""}:
-                token.tag_ = ""
-            if token.dep_ in NO_TAG:
-                token.dep_ = ""  # to spaCy, its head is missing then
+        if token := next(filter(_is_in_circle, doc), None):
+            words = doc[max(0, token.i - 3) : token.i + 4].text
+            raise unusable(path, f"the heads go in a circle at {words!r}")
+        _remove_marks(doc)
         # Makes spaCy train on these tokens, not on those of the tokenizer.
         doc.has_unknown_spaces = True
     components = components_for(docs)
@@ -98,129 +79,10 @@ def _read(path: Path) -> Iterable[Doc]:
     kind = "conllu" if suffix == ".conllu" else "conll"
     if suffix == ".iob" and autodetect_ner_format(data) == "iob":
         kind = "iob"
-    data = _checked(path, data, kind)
+    data = fit_for_converter(path, data, kind)
     if not data.strip():
         return []
-    if kind == "conllu":
-        data = _completed(path, data)
     return CONVERTERS[kind](data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)
-
-
-def _checked(path: Path, data: str, kind: str) -> str:
-    """Lines without comments.
-
-    RAISES (CorpusError): If a converter would misread a line, or fail at it without its
-        number.
-    """
-    lines, n_columns = [], 0
-    for number, line in enumerate(map(str.strip, data.split("\n")), 1):
-        if _is_comment(line, kind):
-            continue
-        problem = _problem_in(line, kind)
-        if not problem and kind == "conll" and not line.startswith("-DOCSTART-"):
-            before, n_columns = n_columns, len(line.split())
-            if before and n_columns and n_columns != before:
-                problem = f"it has {n_columns} columns, the line before {before}"
-        if problem:
-            raise unusable(path, f"line {number}: {problem}")
-        lines.append(line)
-    if kind != "iob" and len(lines) > MAX_SENTENCE and "" not in lines[:-1]:
-        raise unusable(path, "no empty lines stand between its sentences")
-    return DOCUMENT.sub("", "\n".join(lines))
-
-
-def _is_comment(line: str, kind: str) -> bool:
-    """A line that begins with # can be a word, except in a .conllu."""
-    if kind == "conllu":
-        return line.startswith("#")
-    return line == "#" or (line.startswith("# ") and bool(_problem_in(line, kind)))
-
-
-def _completed(path: Path, data: str) -> str:
-    """A .conllu without the gaps that the converter would fill by a guess.
-
-    RAISES (CorpusError): If a head is beyond its sentence.
-    """
-    blocks = filter(None, (block.strip() for block in BLANK_LINES.split(data)))
-    sentences = [[line.split("\t") for line in s.split("\n")] for s in blocks]
-    words = [row for rows in sentences for row in rows if row[0].isdigit()]
-    if any(row[XPOS] not in NO_TAG for row in words):
-        for row in words:  # "_" would become the part of speech
-            row[XPOS] = "-" if row[XPOS] in NO_TAG else row[XPOS]
-    for rows in sentences:
-        words = [row for row in rows if row[0].isdigit()]
-        _add_heads(words)
-        for row in rows:
-            if found := MULTIWORD.fullmatch(row[0]):
-                _share_name(words[int(found[1]) - 1 : int(found[2])])
-        for row in words:
-            if int(row[HEAD]) > len(words):
-                text = " ".join(row[FORM] for row in words)[:60]
-                problem = f"the head of {row[FORM]!r} is {row[HEAD]}, of {len(words)}"
-                raise unusable(path, f"{problem} words: {text!r}")
-    return "\n\n".join("\n".join(map("\t".join, rows)) for rows in sentences)
-
-
-def _add_heads(words: List[List[str]]) -> None:
-    """Give words without a head the root's, or else the first word's: to the converter
-    they are sentences of their own.
-    """
-    root = next((row[0] for row in words if row[HEAD] == "0"), None)
-    for row in words:
-        if row[HEAD] in NO_TAG:
-            row[HEAD], row[HEAD + 1] = root or "0", "_"
-            root = root or row[0]
-
-
-def _share_name(words: List[List[str]]) -> None:
-    """Give the words of a multiword token the first name that is among them: to the
-    converter, the token is in the name that its uppermost word is in.
-    """
-    found = next(filter(None, (NAME.search(row[MISC]) for row in words)), None)
-    if found:
-        tags = ["B" if found[1] in "BU" else "I", *"I" * (len(words) - 1)]
-        for row, tag in zip(words, tags):
-            row[MISC] = f"{tag}-{found[2]}"
-
-
-def _problem_in(line: str, kind: str) -> str:
-    """What is wrong with a line, or nothing."""
-    if not line or line.startswith("-DOCSTART-"):
-        return ""
-    if kind != "conllu":
-        if space := next((c for c in line if c.isspace() and c not in " \t"), ""):
-            return f"a word has a space in it (U+{ord(space):04X})"
-        tokens = [line.split()]
-        if kind == "iob":  # a sentence: word|tag word|tag
-            tokens = [token.split("|") for token in line.split()]
-            if not all(t[0] and len(t) == len(tokens[0]) in (2, 3) for t in tokens):
-                return "its tokens are not all word|name or all word|tag|name"
-        tags = [token[-1] for token in tokens]
-        bad = next((tag for tag in tags if not ENTITY_TAG.fullmatch(tag)), None)
-        return f"the tag is {bad!r}, not O, B-... or I-..." if bad else ""
-    columns = line.split("\t")
-    if len(columns) != N_COLUMNS:
-        return f"there are {len(columns)} columns between tabs, not {N_COLUMNS}"
-    if columns[0].isdigit() and (problem := _problem_with_word(columns)):
-        return problem
-    found = filter(None, map(BAD_NAME.fullmatch, columns[MISC].split("|")))
-    if name := next(found, None):
-        return f"the label of a name is {name[1]!r}, not of A to Z and _ alone"
-    return ""
-
-
-def _problem_with_word(columns: List[str]) -> str:
-    """What is wrong with a word of a .conllu, or nothing."""
-    pos, feats, head = columns[POS], columns[FEATS], columns[HEAD]
-    if not columns[FORM]:
-        return "the word (FORM) is empty"
-    if pos not in NO_TAG and pos not in UPOS:
-        return f"the part of speech (UPOS) is {pos!r}, which is none"
-    if feats not in NO_TAG and not all("=" in feat for feat in feats.split("|")):
-        return f"the features (FEATS) are {feats!r}, not Name=Value|..."
-    if not (head.isdecimal() or head in NO_TAG):
-        return f"the head is {head!r}, not a number"
-    return ""
 
 
 def _problem_with_words(docs: Docs) -> str:
@@ -232,6 +94,17 @@ def _problem_with_words(docs: Docs) -> str:
     if words and all(row[:2] == ["1", "2"] for row in words):
         return "its words are numbers: the first column must have the words"
     return ""
+
+
+def _remove_marks(doc: Doc) -> None:
+    """Leave what has no tag or no head without one."""
+    for token in doc:
+        # A multiword token has those of its words: ADP_-, ___
+        tags = set(token.tag_.split("_"))
+        if "-" in tags or tags == {""}:
+            token.tag_ = ""
+        if token.dep_ in NO_TAG:
+            token.dep_ = ""  # to spaCy, its head is missing then
 
 
 def _is_in_circle(token: Token) -> bool:
