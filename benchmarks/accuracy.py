@@ -24,7 +24,7 @@ from spacy.training import Corpus
 from thinc.api import Config
 
 from spacy_elmo.pipeline.learned_weights import get_mixes
-from spacy_elmo.recipe.project import without_elmo
+from spacy_elmo.recipe.configs import without_elmo
 
 # task: data, config, component, score
 TASKS = {

@@ -15,7 +15,7 @@ from spacy.util import load_config
 from wasabi import msg
 
 from spacy_elmo.cli.mixes import mix_cli
-from spacy_elmo.recipe.project import without_elmo
+from spacy_elmo.recipe.configs import without_elmo
 
 CONFIG = Path("configs/ner_tagger.cfg")
 CORPUS = Path("corpus")

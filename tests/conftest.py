@@ -1,6 +1,7 @@
 import copy
 import signal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -125,3 +126,19 @@ def nlp(bilm_config):
     nlp = spacy.blank("xx")  # no exceptions for the tokenizer to load
     nlp.add_pipe("elmo", config={"model": bilm_config()})
     return nlp
+
+
+@pytest.fixture
+def mapped(monkeypatch):
+    """Of each temporary folder, when it is removed, the files that are still mapped:
+    Windows would refuse to remove them."""
+    found, cleanup = [], TemporaryDirectory.cleanup
+
+    def look(folder):
+        maps = Path("/proc/self/maps")
+        lines = maps.read_text().splitlines() if maps.is_file() else []
+        found.append([line for line in lines if folder.name in line])
+        cleanup(folder)
+
+    monkeypatch.setattr(TemporaryDirectory, "cleanup", look)
+    return found

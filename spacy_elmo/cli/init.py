@@ -162,13 +162,15 @@ def write(output: Path, given: Dict[str, Any]) -> None:
     RAISES (CorpusError): If language, text or treebank cannot be used.
     """
     from ..pretraining.tokenizer import load_language
-    from ..recipe import project
+    from ..recipe.configs import PRETRAINING, pretrain_config, shipped_config
+    from ..recipe.pace import measure_pace, set_length
+    from ..recipe.project import write_project
 
     nlp_config: Dict[str, Any] = {"lang": given["lang"]}
     if given["tokenizer"] or given["tokenized"]:
         nlp_config["tokenizer"] = {"@tokenizers": given["tokenizer"] or RULES}
     language = load_language(nlp_config)
-    path = given["config"] or project.shipped_config(project.PRETRAINING)
+    path = given["config"] or shipped_config(PRETRAINING)
     parts = [output / name for name in (CORPUS, "configs", PROJECT)]
     made = [output / name for name in ("bilm", "training", "packages")]
     for part in [*parts, *made]:
@@ -181,11 +183,11 @@ def write(output: Path, given: Dict[str, Any]) -> None:
         treebanks = given["treebank"], given["dev"]
         components, n_dev = convert(*treebanks, corpus, language)
         survey = split_text(given["text"], corpus, given["tokenized"], given["lang"])
-        config = project.pretrain_config(path, nlp_config, given["tokenized"], survey)
+        config = pretrain_config(path, nlp_config, given["tokenized"], survey)
         print_survey(survey, config)
         msg.text("Measuring how fast this machine trains, by a few steps ...")
-        pace = project.measure_pace(config, survey, corpus, given["hours"])
-        epochs = project.set_length(config, survey, pace, given["hours"])
+        pace = measure_pace(config, survey, corpus, given["hours"])
+        epochs = set_length(config, survey, pace, given["hours"])
         tokens, speed = config["training"]["max_tokens"], pace.tokens_per_second
         msg.good(
             f"Pretraining: {tokens:,} tokens, punctuation and ends of sentences "
@@ -193,7 +195,7 @@ def write(output: Path, given: Dict[str, Any]) -> None:
             f"hours at {speed:,.0f} tokens per second; a vocabulary of up to "
             f"{config['vocabulary']['max_size']:,} words"
         )
-        project.write_project(folder, config, components, given, n_dev)
+        write_project(folder, config, components, given, n_dev)
         for part in parts:  # project.yml last: where it is, the project is whole
             (folder / part.name).rename(part)
     msg.good(f"Wrote a spaCy project to {output}")

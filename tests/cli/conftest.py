@@ -1,5 +1,3 @@
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import made_up
@@ -25,22 +23,6 @@ def elmo():
         )
 
     return run
-
-
-@pytest.fixture
-def mapped(monkeypatch):
-    """Of each temporary folder, when it is removed, the files that are still mapped:
-    Windows would refuse to remove them."""
-    found, cleanup = [], TemporaryDirectory.cleanup
-
-    def look(folder):
-        maps = Path("/proc/self/maps")
-        lines = maps.read_text().splitlines() if maps.is_file() else []
-        found.append([line for line in lines if folder.name in line])
-        cleanup(folder)
-
-    monkeypatch.setattr(TemporaryDirectory, "cleanup", look)
-    return found
 
 
 @pytest.fixture(scope="session")

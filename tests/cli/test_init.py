@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections import Counter
 from pathlib import Path
 
 import made_up
@@ -20,23 +19,13 @@ import spacy
 import srsly
 from spacy.cli._util import app
 from spacy.util import load_config
-from tasks import ROOT
 from thinc.api import Config
 from typer.testing import CliRunner
 from weasel.cli.run import update_lockfile
 from weasel.util import load_project_config
 
 from spacy_elmo.cli.init import absolute
-from spacy_elmo.pretraining import machine
 from spacy_elmo.recipe import gain, steps
-from spacy_elmo.recipe.project import (
-    Pace,
-    measure_pace,
-    pipeline_config,
-    pretrain_config,
-    set_length,
-)
-from spacy_elmo.recipe.raw_text import Survey, split_text
 from spacy_elmo.storage import hold
 
 ENTITIES = "Anna B-PER\nwohnt O\nin O\nBonn B-LOC\n. O\n\n"
@@ -215,80 +204,6 @@ def test_every_step_of_the_project(
     assert "MIT" in card and "CC0" not in card
 
 
-def test_the_pace_is_that_of_a_run_of_those_hours(
-    inputs, tmp_path, monkeypatch, mapped
-):
-    """A long run is compiled. What it reports to is not told of the trial."""
-    compiled = []
-    monkeypatch.setattr(machine, "use_fusion", compiled.append)
-    monkeypatch.setattr(machine, "MIN_STEPS_TO_COMPILE", 3000)
-    # Read until there are pieces enough for the rows
-    monkeypatch.setattr("spacy_elmo.recipe.project.SAMPLE_CHARACTERS", 100)
-    monkeypatch.setenv("CXX", "true")  # there, and never run
-    survey = split_text(str(inputs / "text"), tmp_path)
-    config = pretrain_config(inputs / "tiny.cfg", {"lang": "de"}, False, survey)
-    logger = {"@loggers": "no_logger.v1"}
-    config["training"].update(compile="auto", logger=logger)
-    pace = measure_pace(config, survey, tmp_path, hours=1.0)
-    assert pace.tokens_per_second > 0
-    # 12 words, a full stop and the end of the sentence
-    assert pace.tokens_per_word == pytest.approx(14 / 12, rel=1e-3)
-    assert measure_pace(config, survey, tmp_path, hours=1e-4)
-    assert mapped == [[]] * 4
-    assert compiled == [False, True, False, False]
-
-
-@pytest.mark.parametrize(
-    "hours, rows", [(0.01, 32), (1, 32), (2, 64), (4, 128), (100, 128)]
-)
-def test_a_short_run_has_fewer_rows_rather_than_few_steps(hours, rows):
-    survey = Survey(4_000_000, 8000, 80_000, 0, Counter())
-    path = ROOT / "configs" / "pretrain_small.cfg"
-    config = pretrain_config(path, {"lang": "de"}, False, survey)
-    set_length(config, survey, Pace(1500, 1.25), hours)
-    training = config["training"]
-    assert training["rows"] == rows
-    n_steps = training["max_tokens"] / rows / training["unroll_steps"]
-    assert n_steps > 4000 or rows == 32
-
-
-@pytest.mark.parametrize("given", [0, 100, 50_000])
-def test_evaluations_take_a_twentieth_of_the_time(given):
-    """0 would read all of the held-out text, here a fiftieth of 50 million words."""
-    survey = Survey(50_000_000, 100_000, 1_000_000, 0, Counter())
-    path = ROOT / "configs" / "pretrain_small.cfg"
-    config = pretrain_config(path, {"lang": "de"}, False, survey)
-    config["training"]["eval_tokens"] = given
-    set_length(config, survey, Pace(1500, 1.25), 1)
-    training = config["training"]
-    assert 0 < 10 * training["eval_tokens"] <= training["max_tokens"] / 20
-
-
-@pytest.mark.parametrize(
-    "hours, n_dev, between",
-    [(1, 1, 200), (1, 25_000, 200), (1, 160_000, 600), (24, 160_000, 1200)],
-)
-def test_a_large_dev_part_is_read_less_often(hours, n_dev, between):
-    """The last one comes at the end: what is learned after it counts for nothing."""
-    config = pipeline_config({"lang": "de"}, ["tagger"], hours, n_dev)
-    assert config["training"]["eval_frequency"] == between
-    assert config["training"]["max_steps"] % between == 0
-
-
-@pytest.mark.parametrize("length, window", [(5, 16), (20, 50), (60, 75), (200, 150)])
-def test_the_window_is_that_of_the_config_if_words_fit(tmp_path, length, window):
-    """That of a start is that of its weights."""
-    survey = Survey(4_000_000, 8000, 80_000, 0, Counter({length: 4_080_000}))
-    for start in (None, "start"):
-        config = made_up.pretrain_config("")
-        config["model"]["char_cnn"]["max_characters_per_token"] = 16
-        config["paths"]["init_from"] = start
-        Config(config).to_disk(tmp_path / "own.cfg")
-        found = pretrain_config(tmp_path / "own.cfg", {"lang": "de"}, False, survey)
-        char_cnn = found["model"]["char_cnn"]
-        assert char_cnn["max_characters_per_token"] == (16 if start else window)
-
-
 def test_text_that_is_not_there_is_told_before_any_question(elmo, tmp_path):
     """And what SIGTERM does is as before: a process that forks later would hand
     KeyboardInterrupt on to its children."""
@@ -327,17 +242,6 @@ def test_options_that_no_project_can_have(elmo, command, tmp_path, given):
     result = elmo(*command(tmp_path / "out", *given))
     assert result.exit_code == 1 and "ELMO038" in result.text
     assert not (tmp_path / "out").exists()
-
-
-def test_files_of_a_config_are_found_from_the_project(inputs, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("vocab.txt").write_text("<S>\n</S>\n<UNK>\nein\n")
-    config = made_up.pretrain_config("")
-    config["vocabulary"]["path"] = "vocab.txt"
-    Config(config).to_disk("own.cfg")
-    survey = split_text(str(inputs / "text"), tmp_path, False)
-    found = pretrain_config(Path("own.cfg"), {"lang": "de"}, False, survey)
-    assert found["vocabulary"]["path"] == str(tmp_path / "vocab.txt")
 
 
 def test_a_glob_may_begin_at_the_home_directory(tmp_path, monkeypatch):

@@ -19,13 +19,12 @@ sys.path[:0] = [str(HERE.parent / "cost"), str(HERE.parents[1])]
 from alternatives import RULES, make_tok2vecs, make_vectors  # noqa: E402
 from harness import run_python  # noqa: E402
 
-from spacy_elmo.recipe.project import (  # noqa: E402
+from spacy_elmo.recipe.configs import (  # noqa: E402
     PRETRAINING,
-    measure_pace,
     pretrain_config,
-    set_length,
     shipped_config,
 )
+from spacy_elmo.recipe.pace import measure_pace, set_length  # noqa: E402
 from spacy_elmo.recipe.raw_text import HELDOUT, split_text  # noqa: E402
 from spacy_elmo.text.files import TEXT  # noqa: E402
 

@@ -24,7 +24,7 @@ from inputs import randomize  # noqa: E402
 from thinc.api import Config  # noqa: E402
 
 from spacy_elmo.bilm import BiLM, Options  # noqa: E402
-from spacy_elmo.recipe.project import shipped_config  # noqa: E402
+from spacy_elmo.recipe.configs import shipped_config  # noqa: E402
 from spacy_elmo.recipe.raw_text import HELDOUT, split_text  # noqa: E402
 from spacy_elmo.text.files import TEXT  # noqa: E402
 
