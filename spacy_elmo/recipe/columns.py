@@ -14,7 +14,8 @@ NO_TAG = ("-", "_")
 ENTITY_TAG = re.compile(r"O|[BILU]-.+")
 # Between documents. The converter knows one form of it, and makes one Doc of each.
 DOCUMENT = re.compile(r"^-DOCSTART-.*\n?", re.MULTILINE)
-N_COLUMNS, FORM, POS, XPOS, FEATS, HEAD, MISC = 10, 1, 3, 4, 5, 6, 9  # of a .conllu
+# Of a .conllu
+N_COLUMNS, FORM, POS, XPOS, FEATS, HEAD, DEPREL, MISC = 10, 1, 3, 4, 5, 6, 7, 9
 # The tag of a name in MISC whose label is of more than capitals: the converter reads
 # these alone.
 BAD_NAME = re.compile(r"(?:(?:name|NE)=)?[BILU]-(?![A-Z_]+$)(.+)")
@@ -23,7 +24,7 @@ MULTIWORD = re.compile(r"(\d+)-(\d+)")
 BLANK_LINES = re.compile(r"\n{2,}")
 
 
-def fit_for_converter(path: Path, data: str, kind: str) -> str:
+def prepare_for_converter(path: Path, data: str, kind: str) -> str:
     """Lines without comments; of a .conllu without the gaps that the converter would
     fill by a guess.
 
@@ -36,11 +37,7 @@ def fit_for_converter(path: Path, data: str, kind: str) -> str:
 
 
 def _checked(path: Path, data: str, kind: str) -> str:
-    """Lines without comments.
-
-    RAISES (CorpusError): If a converter would misread a line, or fail at it without its
-        number.
-    """
+    """Lines without comments and marks between documents."""
     lines, n_columns = [], 0
     for number, line in enumerate(map(str.strip, data.split("\n")), 1):
         if _is_comment(line, kind):
@@ -97,7 +94,7 @@ def _add_heads(words: List[List[str]]) -> None:
     root = next((row[0] for row in words if row[HEAD] == "0"), None)
     for row in words:
         if row[HEAD] in NO_TAG:
-            row[HEAD], row[HEAD + 1] = root or "0", "_"
+            row[HEAD], row[DEPREL] = root or "0", "_"
             root = root or row[0]
 
 

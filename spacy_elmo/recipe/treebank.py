@@ -14,7 +14,7 @@ from ..errors import CorpusError, Errors, unusable
 from ..text.documents import make_doc
 from ..text.files import suffix_of
 from ..text.lines import CONVERT, CONVERT_UTF16, UTF16, open_text
-from .columns import NO_TAG, fit_for_converter
+from .columns import NO_TAG, prepare_for_converter
 
 # Sentences of a Doc, so that the parser learns where one ends.
 N_SENTS = 10
@@ -79,7 +79,7 @@ def _read(path: Path) -> Iterable[Doc]:
     kind = "conllu" if suffix == ".conllu" else "conll"
     if suffix == ".iob" and autodetect_ner_format(data) == "iob":
         kind = "iob"
-    data = fit_for_converter(path, data, kind)
+    data = prepare_for_converter(path, data, kind)
     if not data.strip():
         return []
     return CONVERTERS[kind](data, n_sents=N_SENTS, merge_subtokens=True, no_print=True)

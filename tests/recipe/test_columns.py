@@ -6,7 +6,7 @@ import pytest
 from made_up import CONLLU
 
 from spacy_elmo.errors import CorpusError
-from spacy_elmo.recipe.columns import fit_for_converter
+from spacy_elmo.recipe.columns import prepare_for_converter
 
 FILE = Path("treebank")
 
@@ -25,11 +25,11 @@ FILE = Path("treebank")
 def test_a_conllu_that_the_converter_would_fail_at(old, new, problem):
     assert old in CONLLU
     with pytest.raises(CorpusError, match=problem):
-        fit_for_converter(FILE, CONLLU.replace(old, new), "conllu")
+        prepare_for_converter(FILE, CONLLU.replace(old, new), "conllu")
 
 
 def test_a_conllu_without_gaps_stays_as_it_is_but_for_comments():
-    found = fit_for_converter(FILE, "# text = Anna\n" + CONLLU, "conllu")
+    found = prepare_for_converter(FILE, "# text = Anna\n" + CONLLU, "conllu")
     lines = [line for line in CONLLU.split("\n") if not line.startswith("#")]
     assert found.split("\n") == "\n".join(lines).strip().split("\n")
 
@@ -39,7 +39,7 @@ def test_a_conllu_without_gaps_stays_as_it_is_but_for_comments():
 )
 def test_sentences_without_empty_lines_between_them(kind, lines):
     with pytest.raises(CorpusError, match="no empty lines"):
-        fit_for_converter(FILE, f"{lines}\n" * 600, kind)
+        prepare_for_converter(FILE, f"{lines}\n" * 600, kind)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_sentences_without_empty_lines_between_them(kind, lines):
 def test_lines_of_a_sentence_have_the_same_columns(line, n):
     first = "Anna\tB-PER" if n == 2 else "Anna NNP B-PER"
     with pytest.raises(CorpusError, match=f"line 2: .* columns, the line before {n}"):
-        fit_for_converter(FILE, f"{first}\n{line}\n\n" * 3, "conll")
+        prepare_for_converter(FILE, f"{first}\n{line}\n\n" * 3, "conll")
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_lines_of_a_sentence_have_the_same_columns(line, n):
 def test_words_have_no_spaces(kind, line):
     """The converters would divide them, too: 000 would be a tag."""
     with pytest.raises(CorpusError, match=r"line 1: a word has a space .*U\+00A0"):
-        fit_for_converter(FILE, f"{line}\n\n" * 3, kind)
+        prepare_for_converter(FILE, f"{line}\n\n" * 3, kind)
 
 
 @pytest.mark.parametrize("line", ["Anna|B-PER ins|O|", "Anna|B-PER |O", "a|b|c|O", "O"])
 def test_tokens_of_a_line_have_the_same_parts(line):
     with pytest.raises(CorpusError, match="line 2: its tokens are not all"):
-        fit_for_converter(FILE, f"Anna|B-PER lacht|O\n{line}\n", "iob")
+        prepare_for_converter(FILE, f"Anna|B-PER lacht|O\n{line}\n", "iob")
