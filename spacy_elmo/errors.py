@@ -288,9 +288,8 @@ class Errors:
         "for each; or give none, and a tenth of each treebank is held out."
     )
     E132 = (
-        "[ELMO132] The treebank {name} has {n} Docs: too few to hold out one in "
-        "{every}. Give --dev, or more sentences: except in a .spacy, {n_sents} of them "
-        "make one Doc."
+        "[ELMO132] {path} has {n} Docs: too few to hold out one in {every}. Give "
+        "--dev, or more sentences: except in a .spacy, {n_sents} of them make one Doc."
     )
     E133 = (
         "[ELMO133] {path} is there already. Replace it with --force, or give another "
@@ -314,7 +313,8 @@ class Errors:
     E140 = (
         "[ELMO140] The words of {path} have {length:.0f} bytes on average: there seem "
         "to be no spaces between them. Give text that is split into words, and "
-        "--tokenized."
+        "--tokenized; and, for the pipeline, a --tokenizer that splits running text in "
+        "the same way, for instance spacy.ja.JapaneseTokenizer."
     )
 
 

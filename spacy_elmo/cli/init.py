@@ -6,7 +6,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import srsly
 import typer
@@ -209,7 +209,8 @@ def convert(
     """
     if dev and len(dev) != len(treebank):
         raise CorpusError(Errors.E131.format(n_dev=len(dev), n=len(treebank)))
-    everything, n_dev = [], 0
+    components: Set[str] = set()
+    n_dev = 0
     for i, path in enumerate(treebank):
         if dev and Path(dev[i]).samefile(path):
             raise unusable(path, "is given as --treebank and as its --dev")
@@ -223,7 +224,7 @@ def convert(
             raise unusable(dev[i], problem)
         # The number keeps two files of the same name apart.
         name = f"{i + 1}-{Path(path).stem}"
-        n_dev += tb.write_split(docs, dev_docs, corpus, name)
+        n_dev += tb.write_split(Path(path), docs, dev_docs, corpus, name)
         share, examples = tb.compare_tokens(docs, language)
         labels = ", ".join(sorted({e.label_ for doc in docs for e in doc.ents}))
         msg.good(
@@ -234,8 +235,8 @@ def convert(
         if share < MIN_AGREEMENT:
             some = ", ".join(examples)
             msg.warn(Warnings.W010.format(path=path, share=share, examples=some))
-        everything += docs
-    return tb.components_for(everything), n_dev
+        components.update(wanted)
+    return [name for name in tb.ANNOTATION if name in components], n_dev
 
 
 def print_survey(survey: Survey, config: Config) -> None:

@@ -16,8 +16,7 @@ ENTITY_TAG = re.compile(r"O|[BILU]-.+")
 DOCUMENT = re.compile(r"^-DOCSTART-.*\n?", re.MULTILINE)
 # Of a .conllu
 N_COLUMNS, FORM, POS, XPOS, FEATS, HEAD, DEPREL, MISC = 10, 1, 3, 4, 5, 6, 7, 9
-# The tag of a name in MISC whose label is of more than capitals: the converter reads
-# these alone.
+# A name's tag in MISC whose label has other characters than the converter reads.
 BAD_NAME = re.compile(r"(?:(?:name|NE)=)?[BILU]-(?![A-Z_]+$)(.+)")
 NAME = re.compile(r"(?:^|\|)(?:name=|NE=)?([BILU])-([A-Z_]+)(?:\||$)")
 MULTIWORD = re.compile(r"(\d+)-(\d+)")
@@ -131,7 +130,7 @@ def _problem_in(line: str, kind: str) -> str:
         return problem
     found = filter(None, map(BAD_NAME.fullmatch, columns[MISC].split("|")))
     if name := next(found, None):
-        return f"the label of a name is {name[1]!r}, not of A to Z and _ alone"
+        return f"the label of a name is {name[1]!r}: spaCy reads A to Z and _ alone"
     return ""
 
 
@@ -141,7 +140,7 @@ def _problem_with_word(columns: List[str]) -> str:
     if not columns[FORM]:
         return "the word (FORM) is empty"
     if pos not in NO_TAG and pos not in UPOS:
-        return f"the part of speech (UPOS) is {pos!r}, which is none"
+        return f"the part of speech (UPOS) is {pos!r}, not one of UD's"
     if feats not in NO_TAG and not all("=" in feat for feat in feats.split("|")):
         return f"the features (FEATS) are {feats!r}, not Name=Value|..."
     if not (head.isdecimal() or head in NO_TAG):

@@ -18,8 +18,8 @@ MAX_CUT = 0.0001
 # Of a pipeline. Its batches grow from a hundred words to six hundred in 1,800 steps:
 # five minutes of a core for four components (Portuguese, on the machine of speed.md).
 STEPS, STEPS_PER_HOUR = 1200, 600
-# Its evaluations, three or more, read this many tokens for each step, half as many as
-# an hour's pipeline is trained on: dev parts of treebanks may have 150,000.
+# All of its evaluations, three or more, read at most this many tokens for each step,
+# which trains on some 280: dev parts of treebanks may have 150,000.
 EVALUATED_PER_STEP, MIN_EVALUATIONS = 140, 3
 
 
@@ -43,6 +43,7 @@ def pretrain_config(
     texts = {"paths.train": f"{CORPUS}/{TEXT}", "paths.dev": f"{CORPUS}/{HELDOUT}"}
     settings = read_settings(path, texts)
     config = Config(settings.model_dump(include=set(Sections.model_fields)))
+    config["model"] = settings.options.to_dict()  # with what it leaves out
     config["nlp"] = nlp_config
     config["corpus"]["tokenized"] = tokenized
     if not config["paths"]["init_from"]:  # it has that of its weights
@@ -84,14 +85,14 @@ def pipeline_config(
     }
     names = ["elmo", *components]
     config["components"] = {name: deepcopy(blocks[name]) for name in names}
+    del config["nlp"]["tokenizer"]  # spaCy fills in that of the language
     config["nlp"].update(nlp_config, pipeline=names)
     config["paths"].update(train=f"{CORPUS}/train", dev=f"{CORPUS}/dev", elmo="bilm")
     training, steps = config["training"], STEPS + int(STEPS_PER_HOUR * hours)
     evaluations = max(MIN_EVALUATIONS, steps * EVALUATED_PER_STEP // n_dev)
-    training.update(
-        max_steps=steps,
-        eval_frequency=max(training["eval_frequency"], steps // evaluations),
-    )
+    every = max(training["eval_frequency"], steps // evaluations)
+    # The last one at the end: what is learned after it counts for nothing.
+    training.update(eval_frequency=every, max_steps=round(steps / every) * every)
     del training["score_weights"]  # spaCy knows those of its components
     return config
 

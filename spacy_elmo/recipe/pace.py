@@ -7,6 +7,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import torch
 from thinc.api import Config
 
 from ..pretraining.config import read_settings
@@ -41,7 +42,7 @@ class Pace(NamedTuple):
 
     tokens_per_second (float): Of this machine.
     tokens_per_word (float): Of the text: punctuation and the ends of sentences are
-        tokens, too, and a language without spaces has many.
+        tokens, too, and some tokenizers, such as that of Korean, divide words.
     """
 
     tokens_per_second: float
@@ -83,6 +84,7 @@ def _time_steps(config: Config, corpus: Path) -> Pace:
                 ends.append(time.perf_counter())
             tokens_per_word = len(train.tokens) / len(text.split())
         del train, run  # Windows removes no file that is mapped
+        torch.cuda.empty_cache()  # the run itself is another process
     # The first ones compile, and the median leaves out one that compiles later.
     seconds = [end - start for start, end in pairwise(ends[WARM_UP:])]
     return Pace(settings.training.tokens_per_step / median(seconds), tokens_per_word)

@@ -1,6 +1,8 @@
 """Raw text -> one file to train a biLM on, and one to evaluate it on."""
 
+import re
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Set, Tuple, Union
 
@@ -16,14 +18,17 @@ from ..text.files import TEXT, find_texts
 HELDOUT = "heldout.txt"
 # Fewer words are not enough for the rows of a batch.
 MIN_WORDS = 20_000
-# One in 50 pieces is held out. A piece is a document, or some 500 words of it.
-HELDOUT_EVERY = 50
+# One in 50 pieces is held out, until there is enough to evaluate on. A piece is a
+# document, or some 500 words of it.
+HELDOUT_EVERY, MAX_HELDOUT = 50, 200_000
 PIECE_WORDS = 500
 # Words that are longer on average, in bytes of UTF-8, stand without spaces.
 MAX_MEAN_LENGTH = 40
 # Shorter paragraphs may be repeated: "Yes.", "Chapter 1".
 REPEATED_WORDS = 5
 COLUMNS = "has columns between tabs. If it is a treebank, give it as --treebank"
+NUMBERED = re.compile(r"\d+\t[^\t]*")
+NUMBERS = "numbers its lines. Give their text alone, for instance by cut -f 2"
 
 Words = Tuple[str, ...]
 
@@ -86,6 +91,7 @@ def split_text(
             if not new:
                 continue
             is_heldout = sum(n_pieces) % HELDOUT_EVERY == HELDOUT_EVERY // 2
+            is_heldout = is_heldout and n_words[True] < MAX_HELDOUT
             file = heldout if is_heldout else train
             file.write("".join(" ".join(words) + "\n" for words in new) + "\n")
             lengths.update(len(word.encode("utf8")) for words in new for word in words)
@@ -106,17 +112,29 @@ def _pieces(text: str, tokenized: bool, lang: str) -> Iterator[List[Words]]:
     for file in find_texts(text):
         documents = read_documents(file, strict=True, tokenized=tokenized, lang=lang)
         for i, document in enumerate(documents):
-            if i == 0 and _is_in_columns(document):
-                raise unusable(file, COLUMNS)
+            if i == 0 and (problem := _problem_with_lines(document)):
+                raise unusable(file, problem)
             if isinstance(document, Doc):
                 document = _parts_of(document, tokenized)
+            if tokenized and (word := _word_with_space(document)):
+                raise unusable(file, f"the word {word!r} has a space in it")
             yield from minibatch_by_words(_paragraphs(document), PIECE_WORDS)
 
 
-def _is_in_columns(document: Union[List[Any], Doc]) -> bool:
-    """Whether a document is a sentence of a treebank: a word and its tags a line."""
+def _problem_with_lines(document: Union[List[Any], Doc]) -> str:
+    """What is wrong with the lines of a document, or nothing: it may be a sentence of
+    a treebank, a word and its tags a line, or be of a corpus of numbered sentences.
+    """
     lines = [x for x in document if isinstance(x, str) and not x.startswith("#")]
-    return bool(lines) and all(line.count("\t") > 1 for line in lines)
+    if lines and all(line.count("\t") > 1 for line in lines):
+        return COLUMNS
+    return NUMBERS if lines and all(map(NUMBERED.fullmatch, lines)) else ""
+
+
+def _word_with_space(document: List[Any]) -> str:
+    """A word that would be two in the text file, or nothing."""
+    words = chain(*(part for part in document if not isinstance(part, str)))
+    return next((word for word in words if len(word.split()) > 1), "")
 
 
 def _parts_of(doc: Doc, tokenized: bool) -> List[Any]:

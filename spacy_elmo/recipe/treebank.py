@@ -34,9 +34,9 @@ def read_treebank(path: Path) -> Docs:
     """Read annotated sentences, ten to a Doc.
 
     path (Path): A .conllu (a multiword token becomes one token, as it is in the text),
-        a .iob or .conll with one token per line and its tag in the last column,
-        a .iob with one sentence per line, or a .spacy; compressed or not.
-    RAISES (CorpusError): If the file is of another kind, damaged or without
+        a .iob with one sentence per line, or a .spacy; a .iob, .conll or any other
+        file with one token per line and its tag in the last column; compressed or not.
+    RAISES (CorpusError): If the file is damaged, in another format or without
         annotation.
     """
     try:
@@ -150,10 +150,13 @@ def compare_tokens(docs: Docs, nlp: Language) -> Tuple[float, List[str]]:
     return same / n, examples
 
 
-def write_split(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> int:
+def write_split(
+    path: Path, docs: Docs, dev: Optional[Docs], folder: Path, name: str
+) -> int:
     """Write train/NAME.spacy and dev/NAME.spacy. Without `dev`, a tenth of the Docs is
     held out.
 
+    path (Path): Where the Docs are from.
     RETURNS (int): The number of tokens in dev.
     RAISES (CorpusError): If there are too few Docs for that.
     """
@@ -162,9 +165,9 @@ def write_split(docs: Docs, dev: Optional[Docs], folder: Path, name: str) -> int
         docs = [doc for i, doc in enumerate(docs) if i % DEV_EVERY != DEV_EVERY - 1]
         if not dev:
             n = {"n": len(docs), "every": DEV_EVERY, "n_sents": N_SENTS}
-            raise CorpusError(Errors.E132.format(name=name, **n))
+            raise CorpusError(Errors.E132.format(path=path, **n))
     for part, mine in (("train", docs), ("dev", dev)):
-        path = folder / part / f"{name}.spacy"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        DocBin(docs=mine).to_disk(path)
+        target = folder / part / f"{name}.spacy"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        DocBin(docs=mine).to_disk(target)
     return sum(map(len, dev))

@@ -136,8 +136,10 @@ def _require_text(file: Path) -> None:
                 file, f"seems to be a part of a {kind}: let it end in {kind}"
             )
     with file.open("rb") as opened:
-        binary = b"\x00" in opened.read(4096)
-    if binary or file.suffix[1:].isalpha():
+        start = opened.read(4096)
+    if start.lstrip().startswith(b'{"'):
+        raise unusable(file, "seems to be JSON lines: let it end in .jsonl")
+    if b"\x00" in start or file.suffix[1:].isalpha():
         is_treebank = suffix_of(file) in ANNOTATED
         hint = ". 'spacy elmo init' takes it as --treebank" if is_treebank else ""
         raise unusable(file, f"is not a {KNOWN}{hint}")

@@ -1,6 +1,7 @@
 import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
+from spacy.vocab import Vocab
 
 from spacy_elmo.errors import CorpusError
 from spacy_elmo.recipe.raw_text import HELDOUT, split_text
@@ -38,6 +39,30 @@ def test_docs_are_read_as_their_tokens_if_text_is_tokenized(tmp_path):
         (tmp_path / name).read_text("utf8").split("\n") for name in (TEXT, HELDOUT)
     ]
     assert {len(line.split()) for part in lines for line in part if line} == {4}
+
+
+def test_a_word_with_a_space_would_be_two(tmp_path):
+    doc = Doc(Vocab(), words=["nhà nước", "ta"] * 50)
+    path = tmp_path / "text.spacy"
+    DocBin(docs=[doc] * 300).to_disk(path)
+    with pytest.raises(CorpusError, match="ELMO051.*text.spacy.*'nhà nước'.*a space"):
+        split_text(str(path), tmp_path, tokenized=True)
+
+
+def test_a_corpus_of_numbered_sentences_is_told_what_to_do(tmp_path):
+    """Such are those of Leipzig."""
+    path = tmp_path / "fin_sentences.txt"
+    path.write_text("\n".join(f"{i}\tIt is {i} years old." for i in range(9000)))
+    with pytest.raises(CorpusError, match="ELMO051.*numbers its lines.*cut -f 2"):
+        split_text(str(path), tmp_path)
+
+
+def test_no_more_is_held_out_than_an_evaluation_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_elmo.recipe.raw_text.MAX_HELDOUT", 1000)
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join(f"{i} " + "word " * 499 for i in range(400)))
+    survey = split_text(str(path), tmp_path)
+    assert (survey.heldout, survey.words) == (1000, 199_000)
 
 
 def test_docs_are_divided_by_the_rules_of_the_language(tmp_path):

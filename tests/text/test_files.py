@@ -118,6 +118,9 @@ def test_a_part_of_another_format_is_no_plain_text(tmp_path, name):
     (tmp_path / name).write_text('{"text": "One line."}')
     with pytest.raises(CorpusError, match=r"seems to be a part of a \.(jsonl|conllu)"):
         find_texts(tmp_path / name)
+    (tmp_path / "wiki_00").write_text('{"id": "1", "text": "One line."}')
+    with pytest.raises(CorpusError, match=r"wiki_00: seems to be JSON lines"):
+        find_texts(tmp_path / "wiki_00")
     (tmp_path / "a.txt-2").write_text(TXT)
     assert find_texts(tmp_path / "a.txt-*") == [tmp_path / "a.txt-2"]
 
