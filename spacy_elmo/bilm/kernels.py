@@ -120,7 +120,9 @@ def pack(weight: Tensor) -> Weight:
 
 
 def multiply(x: Tensor, weight: Weight, plus: Optional[Tensor] = None) -> Tensor:
-    """x W + plus. `plus` has shape (n_out,), or (n, n_out) and is overwritten."""
+    """x W + plus. `plus` has shape (n_out,), or (n, n_out), and then may be
+    overwritten.
+    """
     is_small = len(x) == 1 and weight.dense.numel() <= SMALL_WEIGHT
     if weight.packed is None or is_small:
         if plus is None:

@@ -89,7 +89,7 @@ class LSTMLayer(nn.Module):
         moves (Moves): Copies of rows of the state before each step, and after the
             last: see Reading. Only for prediction.
         keep (Floats2d): Shape (n_tokens, 1): 0 where a token starts from the zero
-            state, else 1. Only for training on contiguous rows.
+            state, else 1. Only for training on rows of running text.
         RETURNS (Tuple[Floats2d, LSTMState]): Outputs, packed as x, and the state of
             each row after its last step.
         """
@@ -107,7 +107,7 @@ class LSTMLayer(nn.Module):
                     x, *state, self.kernel, self.projection, how
                 )
             return y, LSTMState(*last)
-        assert keep is None, "contiguous rows are for training"
+        assert keep is None, "`keep` is for training"
         state = LSTMState(state.h.clone(), state.c.clone())
         with no_autocast(self.kernel):
             y = predict(self._arithmetic(), x, index, state, batch_sizes, moves, clips)

@@ -3,6 +3,7 @@ compute again. A pickled or copied pipeline starts with empty caches.
 """
 
 import json
+import os
 import sqlite3
 import warnings
 import zlib
@@ -112,7 +113,7 @@ class SentenceCache:
         self._shape = (bilm.options.n_layers, bilm.options.width)
         if self.folder is not None:
             name = f"{digest}-{bilm.precision}.sqlite"
-            self._file = Path(self.folder).expanduser() / name
+            self._file = Path(os.path.expanduser(self.folder), name)
             self._on_disk(
                 "CREATE TABLE IF NOT EXISTS layers"
                 " (words TEXT PRIMARY KEY, layers BLOB, crc INTEGER)", [()],

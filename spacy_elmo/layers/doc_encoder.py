@@ -6,6 +6,7 @@ from spacy.util import registry
 from thinc.api import Model
 from thinc.types import Floats3d
 
+from ..bilm.model import Floats3d as Layers
 from ..bilm.precision import PRECISIONS
 from ..bilm.tuning import MAX_BATCH_TOKENS
 from ..errors import Errors, require, require_number
@@ -99,6 +100,16 @@ def require_bilm(name: str, model: Model[Any, Any]) -> None:
 def forward(
     model: Model[InT, OutT], docs: InT, is_train: bool
 ) -> Tuple[OutT, Callable[[OutT], InT]]:
+    layers, backprop = encode_docs(model, docs, is_train)
+    return [model.ops.asarray3f(cast(Floats3d, X)) for X in layers], backprop
+
+
+def encode_docs(
+    model: Model[InT, OutT], docs: InT, is_train: bool = False
+) -> Tuple[List[Layers], Callable[[OutT], InT]]:
+    """As `forward`, in the memory of the host: vectors of a whole corpus do not fit a
+    GPU.
+    """
     if not model.has_dim("nO"):
         initialize(model)
     sentences = read_sentences(docs, model.attrs["segmenter"])
@@ -108,9 +119,8 @@ def forward(
         encoded, backprop_bilm = shim.encode_in_training(words)
     else:
         encoded = shim.encode(words)
-    # In the memory of the host: vectors of a whole corpus do not fit a GPU.
     shape = (model.get_dim("nL"), model.get_dim("nO"))
-    layers: Any = [np.zeros((len(doc), *shape), np.float32) for doc in docs]
+    layers = [np.zeros((len(doc), *shape), np.float32) for doc in docs]
     for (d, tokens, _), X in zip(sentences, encoded):
         layers[d][tokens] = X
 
@@ -120,7 +130,7 @@ def forward(
             backprop_bilm([on_host[d][tokens] for d, tokens, _ in sentences])
         return []
 
-    return [model.ops.asarray3f(X) for X in layers], backprop
+    return layers, backprop
 
 
 def read_sentences(docs: InT, segmenter: Segmenter) -> List[Sentence]:

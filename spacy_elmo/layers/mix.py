@@ -10,7 +10,7 @@ from ..errors import Errors, require, require_number
 
 InT = List[Floats3d]
 OutT = List[Floats2d]
-# The number first: confection 0.1 makes of it the first that it can be.
+# int first: confection 0.1 converts a value to the first type that takes it.
 Layers = Union[int, str]
 
 # Adam moves a parameter by about the learning rate per step, 0.001 in spaCy's configs.

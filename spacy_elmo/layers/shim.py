@@ -1,6 +1,7 @@
 import contextlib
 import copy
 import os
+import secrets
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ class BiLMShim(Shim):
     word_cache: WordCache
     sentence_cache: SentenceCache
     trainable: bool = False
-    learn_rate_scale: float = 1.0  # if trainable: its share of the optimizer's
+    learn_rate_scale: float = 1.0  # if trainable: times the optimizer's
     # The content of META_FILE, which is saved with the weights.
     meta: Optional[bytes] = None
     # The file that holds these very weights, if there is one.
@@ -155,9 +156,10 @@ class BiLMShim(Shim):
                 continue
             x, dx = torch2xp(param.data, ops=ops), torch2xp(param.grad, ops=ops)
             updated, _ = optimizer((self.id, name), x, dx, **scale)
-            # Copied, though it may be the same memory: as `data`, it would keep the
-            # tensor that it was made of, and that the one before. Into `data`: a
-            # shared tok2vec is updated before its listeners' backward pass.
+            # Copied, even if it is the same memory: assigned to `param.data`, each new
+            # tensor would keep the one before it alive. Through `.data`, which autograd
+            # does not count as a change: spaCy updates a shared tok2vec before its
+            # listeners' backward pass.
             param.data.copy_(xp2torch(updated, device=param.device))
             param.grad = None
             self._digest = None  # of other weights now
@@ -198,6 +200,7 @@ class BiLMShim(Shim):
             name = "spacy_elmo.BiLM.v1"
             warning = Warnings.W009.format(name=name, asked=self.source, own=own)
             warnings.warn(warning, stacklevel=2)
+            self.source = own
         with make_tempdir() as folder:
             for name in {OPTIONS_FILE, WEIGHTS_FILE, META_FILE}.intersection(files):
                 (folder / name).write_bytes(files[name])
@@ -210,7 +213,7 @@ class BiLMShim(Shim):
         """
         bilm, target = self.bilm, directory / WEIGHTS_FILE
         were_here = target.exists()
-        # A file does not have the weights that are trained, or their averages.
+        # No file has weights that are being trained, nor their averages.
         file = None if self.trainable else self._file
         if file is not None and _link(file, target):
             options = bilm.options.to_json()
@@ -288,8 +291,9 @@ def _link(file: SavedFile, target: Path) -> bool:
         if _look_at(path) != file:
             return False
         if not (target.exists() and path.samefile(target)):
-            target.unlink(missing_ok=True)
-            os.link(path, target)
+            temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+            os.link(path, temporary)
+            os.replace(temporary, target)
     except OSError:
         return False
     return True

@@ -7,8 +7,8 @@ def decode(found: Any, chain: Optional[Callable[[Any], Any]] = None) -> Any:
     srsly_msgpack_decoders). spaCy loads them with the first pipeline, but
     DocBin.get_docs takes any Vocab, and pickled Docs need none.
 
-    found (Any): Each map that srsly reads, in msgpack, as the bytes of Docs are. It
-        stays as it is.
+    found (Any): Each map in the msgpack that srsly reads, such as the bytes of a Doc.
+        Returned unchanged.
     """
     if "spacy.tokens" in sys.modules:  # Others use srsly too.
         from . import extensions as extensions

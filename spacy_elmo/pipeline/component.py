@@ -12,12 +12,12 @@ from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
-from thinc.types import Floats3d
 
+from ..bilm.model import Floats3d
 from ..bilm.paths import WEIGHTS_FILE
 from ..errors import Errors, MissingWeights, Warnings
 from ..layers.architectures import Encoder
-from ..layers.doc_encoder import get_shim, require_bilm
+from ..layers.doc_encoder import encode_docs, get_shim, require_bilm
 from ..layers.extensions import DIGEST, KEY
 from ..layers.listener import WeakLink, is_listener_of
 from ..layers.ops import use_torch_ops
@@ -164,8 +164,12 @@ class ELMo(TrainablePipe):
         return is_known or self._nlp.get() is None
 
     def predict(self, docs: Iterable[Doc]) -> List[Floats3d]:
-        """Run the biLM. RETURNS (List[Floats3d]): (n_tokens, L + 1, width) each."""
-        return self.model.predict(list(docs))
+        """Run the biLM.
+
+        RETURNS (List[Floats3d]): (n_tokens, L + 1, width) each, in the memory of the
+            host.
+        """
+        return encode_docs(self.model, list(docs))[0]
 
     def set_annotations(self, docs: Sequence[Doc], layers: Sequence[Floats3d]) -> None:
         """Set doc._.elmo, in the memory of the host, and the hooks of `vectors`."""
@@ -269,6 +273,10 @@ class ELMo(TrainablePipe):
         if own not in (None, asked):
             warning = Warnings.W009.format(name=self.name, asked=asked, own=own)
             warnings.warn(warning, stacklevel=2)
+            # What is saved next must not name the others.
+            get_shim(self.model).source = own
+            if (nlp := self._nlp.get()) is not None and self.name in nlp.pipe_names:
+                nlp.get_pipe_config(self.name)["model"]["weights"] = own
 
 
 _components: "WeakSet[ELMo]" = WeakSet()

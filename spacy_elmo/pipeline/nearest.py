@@ -94,7 +94,7 @@ def _context(token: Token, spans: List[Span]) -> Tuple[Context, Key]:
 def _vectors(elmo: ELMo, docs: List[Doc], layer: Layer) -> Iterator[Floats]:
     """Rows of length 1. Those of white space are NaN, which never compares greater."""
     for layers in elmo.predict(docs):
-        X = select_layer(elmo.model.ops.to_numpy(layers), layer)
+        X = select_layer(layers, layer)
         lengths = np.linalg.norm(X, axis=1, keepdims=True)
         lengths[lengths == 0] = np.nan
         yield X / lengths

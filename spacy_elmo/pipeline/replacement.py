@@ -79,7 +79,8 @@ class ListenerReplacement:
         names = [] if nlp is None else nlp.pipe_names
         configs = {name: nlp.get_pipe_config(name) for name in names}
         for config in configs.values():
-            if config.get("model", {}).get("tok2vec") is tok2vec:
+            model = config.get("model")
+            if isinstance(model, dict) and model.get("tok2vec") is tok2vec:
                 separate(configs, nlp.config)
                 return config["model"]
         return tok2vec

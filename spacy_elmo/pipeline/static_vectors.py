@@ -44,7 +44,7 @@ def average_contexts(
     sums: DefaultDict[str, Any] = defaultdict(lambda: np.zeros(width))
     for docs in batches:
         for doc, layers in zip(docs, elmo.predict(docs)):
-            X = select_layer(elmo.model.ops.to_numpy(layers), layer)
+            X = select_layer(layers, layer)
             for token, x in zip(doc, X):
                 if _is_one_word(token.text):
                     counts[token.text] += 1

@@ -60,7 +60,8 @@ class Job(NamedTuple):
     def describe(self, elmo: ELMo, files: List[Path]) -> Dict[str, Any]:
         """What must match before a run may reuse the parts of another."""
         model = self.nlp.get_pipe_config(elmo.name)["model"]
-        # In their bytes, marks have the order of a set: another in each process.
+        # Sorted: in a sentencizer's bytes, they have the order of a set, which is
+        # another in each process.
         marks = {
             name: [sorted(pipe.punct_chars), pipe.overwrite]
             for name, pipe in self.nlp.pipeline
@@ -100,7 +101,7 @@ def open_folder(folder: Path, description: Dict[str, Any]) -> None:
     """
     path = folder / JOB
     found = {}
-    with suppress(OSError, ValueError):  # not there, or not ours
+    with suppress(OSError, ValueError, TypeError):  # not there, or not ours
         found = dict(json.loads(path.read_text(encoding="utf8")))
     if not path.exists() and any(folder.glob("*.hdf5")):
         raise unusable(folder, f"has .hdf5 files, but no {JOB}: give another folder")

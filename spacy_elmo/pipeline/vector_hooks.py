@@ -8,7 +8,7 @@ import numpy.typing as npt
 from spacy.tokens import Doc, Span, Token
 
 from ..errors import Errors, require
-from ..layers.extensions import get_layers
+from ..layers.extensions import DIGEST, get_layers
 
 # "top", "mean", the number of a layer, or the weights s_j of a mix.
 Layer = Union[int, str, Sequence[float]]
@@ -97,33 +97,48 @@ def has_vector(part: Part) -> bool:
     if part._.elmo is None:
         return bool(_without_hooks(part).has_vector)
     tokens = [part] if isinstance(part, Token) else part
-    return any(not token.is_space for token in tokens)
+    # Not `is_space`: a vocab without a language has no such flags.
+    return any(not token.text.isspace() for token in tokens)
 
 
 def get_similarity(part: Part, other: Any, *, layer: Layer) -> float:
     """The cosine of the vectors, 0 with white space. A word in two contexts is not 1,
     as it would be in spaCy's own.
 
-    RAISES (ValueError): If the other has no vector, or one of another width.
+    RAISES (ValueError): If the other has no vector, or that of another biLM.
     """
     if part._.elmo is None:
         return float(_without_hooks(part).similarity(other))
     x = get_vector(part, layer=layer)
-    # By the same layer, whatever hooks the other has. A Lexeme has no context.
+    # By the same layer, whatever hooks the other has. A Lexeme has no context. A Doc
+    # without layers can have the vector of the Span that it was made of.
     is_part = isinstance(other, (Doc, Span, Token))
-    y = get_vector(other, layer=layer) if is_part else None
-    if y is None or x.shape != y.shape:
-        found = "none" if y is None else f"one of width {len(y)}"
+    may_have_one = is_part and (isinstance(other, Doc) or other._.elmo is not None)
+    y = get_vector(other, layer=layer) if may_have_one else x[:0]
+    found = f"one of width {len(y)}" if len(y) else "none"
+    is_same = not is_part or _may_be_of_one_bilm(part, other)
+    if x.shape != y.shape or not is_same:
+        found = found if is_same else "one of another biLM"
         types = {"type": type(part).__name__, "other": type(other).__name__}
         raise ValueError(Errors.E125.format(wanted=len(x), found=found, **types))
     norms = float(np.linalg.norm(x) * np.linalg.norm(y))
     return float(x @ y) / norms if norms else 0.0
 
 
+def _may_be_of_one_bilm(*parts: Part) -> bool:
+    """Whether no two of the biLMs that made their layers are known to differ."""
+    digests = {_doc_of(part).user_data.get(DIGEST) for part in parts}
+    return len(digests - {None}) < 2
+
+
+def _doc_of(part: Part) -> Doc:
+    return part if isinstance(part, Doc) else part.doc
+
+
 def _without_hooks(part: Part) -> Part:
     """Remove our hooks from its Doc: the layers are gone."""
     ours = (get_vector, get_vector_norm, has_vector, get_similarity)
-    doc = part if isinstance(part, Doc) else part.doc
+    doc = _doc_of(part)
     for name in ("user_hooks", "user_token_hooks", "user_span_hooks"):
         hooks = getattr(doc, name).items()
         kept = {k: v for k, v in hooks if getattr(v, "func", v) not in ours}

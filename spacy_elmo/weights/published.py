@@ -84,6 +84,8 @@ def download(name: str, *, force: bool = False, silent: bool = False) -> Path:
         raise DownloadError(Errors.E100.format(name=name, **known))
     target = cached_path(name, model)
     folder = cache_folder() / name
+    if target.exists() and not force:  # also where nothing can be written
+        return target
     try:
         # Two processes that ask for the same model download it once.
         with hold(folder.with_name(f".{folder.name}.lock")):

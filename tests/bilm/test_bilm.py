@@ -11,7 +11,6 @@ from reference import random_weights, reference_encode, write_weights
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.bilm.precision import choose_precision
 
 SENTENCES = [
     "Last year Eleanor wrote a short play for Chicago .".split(),
@@ -504,6 +503,14 @@ def test_a_precision_that_is_slow_here_is_a_warning(
     assert bilm.precision == "float32"
 
 
-def test_auto_is_a_precision_that_this_machine_has(tiny_weights):
-    bilm = BiLM.from_path(tiny_weights).use_precision("auto")
-    assert bilm.precision == choose_precision("auto", torch.device("cpu"))
+@pytest.mark.parametrize("int8, bfloat16, wanted", [
+    (True, True, "int8"), (False, True, "bfloat16"), (False, False, "float32")
+])  # fmt: skip
+def test_auto_is_the_fastest_precision_that_this_machine_has(
+    int8, bfloat16, wanted, tiny_weights, monkeypatch
+):
+    at = "spacy_elmo.bilm.precision"
+    monkeypatch.setattr(f"{at}.has_int8", lambda _: int8)
+    monkeypatch.setattr(f"{at}.has_fast_bfloat16", lambda _: bfloat16)
+    bilm = BiLM.from_path(tiny_weights)
+    assert bilm.use_precision("auto").precision == wanted

@@ -566,18 +566,23 @@ def test_what_a_killed_run_left_half_written_is_removed(
 
 
 @pytest.mark.parametrize(
-    "file, problem", [("job.json", "ELMO110"), ("mine.hdf5", "but no job.json")]
+    "file, content, problem",
+    [
+        ("job.json", '{"jobs": 1}', "ELMO110"),
+        ("job.json", "[1]", "ELMO110"),
+        ("mine.hdf5", "mine", "but no job.json"),
+    ],
 )
 def test_a_folder_of_other_files_stays_as_it_is(
-    elmo, corpus, tiny_weights, tmp_path, file, problem
+    elmo, corpus, tiny_weights, tmp_path, file, content, problem
 ):
     folder = tmp_path / "out"
     folder.mkdir()
     for name in (file, ".mine.hdf5.bak"):
-        (folder / name).write_text('{"jobs": 1}')
+        (folder / name).write_text(content)
     result = elmo("embed", corpus, folder, "-w", tiny_weights, "-S")
     assert result.exit_code == 1 and problem in result.text
-    assert {p.read_text() for p in folder.iterdir()} == {'{"jobs": 1}'}
+    assert {p.read_text() for p in folder.iterdir()} == {content}
     assert len(list(folder.iterdir())) == 2
 
 

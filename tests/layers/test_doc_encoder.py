@@ -203,14 +203,6 @@ def test_frozen_copies_share_their_weights_and_pickles_carry_them(layer):
         assert_all_close(other.predict(docs), wanted)
 
 
-def test_vectors_take_no_part_in_autograd(layer):
-    with torch.enable_grad():
-        X = layer.predict([NLP(TEXTS[0])])[0]
-        layer([NLP(TEXTS[0])], is_train=True)
-    assert isinstance(X, np.ndarray)
-    assert all(p.grad is None for p in get_shim(layer).bilm.parameters())
-
-
 def test_a_device_that_is_not_there_is_a_clear_error(calm_weights):
     docs = random_docs(3)
     for device in ("gpu", "meta", "cuda:99"):

@@ -109,6 +109,12 @@ def test_a_folder_may_be_in_the_home(calm_weights, docs, tmp_path, monkeypatch):
     assert list((tmp_path / "cache").glob("*.sqlite"))
 
 
+def test_nobody_has_no_home(calm_weights, docs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(build_bilm(calm_weights, sentence_cache_path="~nobody-of-this-name/x"), docs)
+    assert list(tmp_path.glob("~nobody-of-this-name/x/*.sqlite"))
+
+
 def test_what_a_folder_has_is_read_from_it_once(calm_weights, docs, tmp_path):
     settings = {"sentence_cache_path": str(tmp_path)}
     run(build_bilm(calm_weights, **settings), docs)

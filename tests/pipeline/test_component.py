@@ -198,6 +198,9 @@ def test_other_weights_for_a_saved_pipeline_are_not_taken_silently(
     with pytest.warns(UserWarning, match=rf"W009.*{other_weights}.*{calm_weights}"):
         loaded = spacy.load(tmp_path, config=other)
     assert_same(loaded(TEXT)._.elmo, nlp(TEXT)._.elmo)
+    loaded.to_disk(tmp_path / "again")  # which does not say what it was asked for
+    config = spacy.load(tmp_path / "again").config["components"]["elmo"]
+    assert config["model"]["weights"] == str(calm_weights)
     with pytest.warns(UserWarning, match=rf"W009.*{other_weights}.*{calm_weights}"):
         blank = spacy.blank("xx")
         blank.add_pipe("elmo", config={"model": bilm_config(other_weights)})

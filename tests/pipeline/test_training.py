@@ -8,6 +8,7 @@ import pytest
 import spacy
 import torch
 from reference import random_weights, write_weights
+from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 from tasks import ROOT, TASKS, add_task, listener_config, make_examples
@@ -159,8 +160,13 @@ def test_a_shared_tok2vec_fine_tunes_its_biLM(tiny_weights):
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16}
     for task in ("tagger", "ner"):
         add_task(nlp, task, tok2vec=listener)
-    _, (first, *_, last) = train(nlp, make_examples(nlp), 5)
-    assert last["tagger"] < first["tagger"]
+    digests = []
+    for n in (0, 5):
+        _, losses = train(nlp, make_examples(nlp), n)
+        model = nlp.get_pipe("tok2vec").model
+        digests += [shim.digest for node in model.walk() for shim in node.shims]
+    assert digests[0] != digests[1]
+    assert losses[-1]["tagger"] < losses[0]["tagger"]
 
 
 def test_initialize_undoes_fine_tuning(tiny_weights):
@@ -179,10 +185,14 @@ def test_initialize_undoes_fine_tuning(tiny_weights):
 
 def test_a_fine_tuned_biLM_rehearses(tiny_weights):
     nlp = spacy.blank("xx")
-    add_task(nlp, "tagger", tok2vec=own_bilm(tiny_weights))
+    tagger = add_task(nlp, "tagger", tok2vec=own_bilm(tiny_weights))
+    (shim,) = (shim for node in tagger.model.walk() for shim in node.shims)
     train(nlp, make_examples(nlp), 1)
-    optimizer = nlp.resume_training()
-    assert "tagger" in nlp.rehearse(make_examples(nlp), sgd=optimizer)
+    optimizer = nlp.resume_training()  # what it knows now is rehearsed
+    nlp.update(make_examples(nlp), sgd=optimizer)
+    digest = shim.digest
+    nlp.rehearse(make_examples(nlp), sgd=optimizer)
+    assert shim.digest != digest
 
 
 def test_a_config_given_to_load_changes_the_mix(trained, tmp_path):
@@ -521,6 +531,18 @@ def test_replaced_listeners_keep_the_settings_of_each(nlp, tmp_path):
     np.testing.assert_allclose(
         scores_of(loaded, "tagger"), wanted, rtol=1e-4, atol=1e-7
     )
+
+
+def test_listeners_are_replaced_beside_a_component_with_any_config(nlp):
+    @Language.factory("has_a_name", default_config={"model": "some/name"})
+    def make(nlp, name, model):
+        return lambda doc: doc
+
+    nlp.add_pipe("has_a_name")
+    add_task(nlp, "tagger", tok2vec=TOK2VEC)
+    train(nlp, make_examples(nlp), 2)
+    nlp.replace_listeners("elmo", "tagger", ["model.tok2vec"])
+    assert not nlp.get_pipe("elmo").listeners
 
 
 @pytest.mark.parametrize("place, warns", [({"after": "elmo"}, True), ({}, False)])

@@ -177,8 +177,37 @@ def test_similarity_with_what_has_no_such_vector(nlp, make_nlp, other_weights):
     with pytest.raises(ValueError, match="ELMO125.*Token.*12.*Lexeme has none"):
         doc[6].similarity(nlp.vocab["play"])
     other = make_nlp("top", weights=other_weights)(TEXT)
+    with pytest.raises(ValueError, match="ELMO125.*Doc.*12.*Span .* another biLM"):
+        doc.similarity(other[1:3])
+    layers, other._.elmo = doc._.elmo, None
+    other.user_data.clear()
+    with pytest.raises(ValueError, match="ELMO125.*Doc.*12.*Doc has none"):
+        doc.similarity(other)
+    other._.elmo = layers[..., :8]
     with pytest.raises(ValueError, match="ELMO125.*Doc.*12.*Span .* one of width 8"):
         doc.similarity(other[1:3])
+
+
+def test_layers_are_not_compared_with_static_vectors(nlp):
+    static = Doc(nlp.vocab, words=["play"])
+    nlp.vocab.set_vector("play", np.ones(12, np.float32))
+    with pytest.raises(ValueError, match="ELMO125.*Token has none"):
+        nlp(TEXT)[6].similarity(static[0])
+
+
+def test_layers_of_two_biLMs_are_not_compared(make_nlp, calm_weights):
+    doc, other = (make_nlp("top", **w)(TEXT) for w in ({}, {"weights": calm_weights}))
+    assert doc[6].vector.shape == other[6].vector.shape
+    with pytest.raises(ValueError, match="ELMO125.*one of another biLM"):
+        doc[6].similarity(other[6])
+
+
+def test_white_space_is_none_in_any_vocab(nlp):
+    doc = nlp("One\n\ntwo")
+    docbin = DocBin(store_user_data=True, docs=[doc])
+    (other,) = docbin.get_docs(spacy.vocab.Vocab())
+    set_vector_hooks(other)
+    assert [token.has_vector for token in other] == [True, False, True]
 
 
 @pytest.mark.parametrize("layer", ["first", -1, [1, 1, 1], [0.5, 0.6], [1.5, -0.5], []])

@@ -186,6 +186,18 @@ def test_a_disk_that_takes_no_more_is_a_clear_error():
     assert not any(path.is_file() for path in cache_folder().rglob("*"))
 
 
+def test_what_is_here_needs_no_cache_that_can_be_written(monkeypatch):
+    path = get()
+
+    def refuse(path):
+        raise PermissionError
+
+    monkeypatch.setattr(published, "hold", refuse)  # root may write everywhere
+    assert get() == path
+    with pytest.raises(DownloadError, match="ELMO115"):
+        get(force=True)
+
+
 @pytest.mark.parametrize("name", ["allennlp/m", "nlpl/7"])
 def test_two_downloads_at_once_are_one(server, tiny_weights, name):
     server.delay = 0.3
