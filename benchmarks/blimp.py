@@ -4,8 +4,9 @@
 
 BLiMP (Warstadt et al. 2020) has 67 paradigms of 1,000 minimal pairs. A sentence's
 likelihood is that of its words and its end, forward, of its words and its begin,
-backward, or the product of both. Words outside the vocabulary count as <UNK>: where the
-two sentences differ in nothing else, the pair is undecided and counts as wrong.
+backward, or the product of both. A word outside the vocabulary is predicted as <UNK>,
+but read by its characters, so that two of them change what is predicted around them.
+A tie counts as wrong.
 """
 
 import csv

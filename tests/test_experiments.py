@@ -2,6 +2,7 @@
 
 import gc
 import math
+import operator
 import shutil
 import sys
 from pathlib import Path
@@ -262,6 +263,57 @@ def toy_names(vocab):
         doc = a_doc(vocab, ["then", name, "Lee", "left"])
         doc.ents = [Span(doc, 1, 3, label="PER")]
         yield doc
+
+
+def longer(doc, n):
+    """A Doc with more words, which are annotated as nothing."""
+    words = [token.text for token in doc] + ["again"] * n
+    ents = [token.ent_iob_ + "-PER" * bool(token.ent_type_) for token in doc]
+    tags = [token.tag_ for token in doc] + [""] * n
+    starts = [token.is_sent_start for token in doc] + [False] * n
+    ents = [tag if tag else "O" for tag in ents] + ["O"] * n
+    made = Doc(doc.vocab, words=words, tags=tags, sent_starts=starts, ents=ents)
+    made.user_data.update(doc.user_data)
+    if doc[1].tag_ == "VB":
+        made.user_data["gold"] = [row + ["O"] * n for row in doc.user_data["gold"]]
+    return made
+
+
+@pytest.mark.parametrize(
+    "cfg, docs, n_parts",
+    [
+        ("roles", toy_roles, lambda doc: len(doc) * len(doc.user_data["given"])),
+        ("inference", toy_label, lambda doc: 1),
+        ("sentiment", toy_label, lambda doc: 1),
+        ("answers", toy_answers, lambda doc: 1),
+        ("coref", toy_coref, lambda doc: len(doc.user_data["given"])),
+        ("names", toy_names, len),
+    ],
+)
+def test_a_doc_is_read_beside_longer_ones_as_alone(cfg, docs, n_parts, bilm_config):
+    """What is padded is masked. A loss is the mean of so many parts of each Doc."""
+    config = run.make_config(
+        {"cfg": cfg, "data": "", "encoder": "elmo_both", "limit": 0, "seed": 0,
+         "set": {"model.hidden": 16, "model.dropout": 0.0}}
+    )  # fmt: skip
+    config["components"]["elmo"]["model"] = bilm_config()
+    nlp = load_model_from_config(Config().from_str(config.to_str()), auto_fill=True)
+    golds = [longer(doc, n) for doc, n in zip(docs(nlp.vocab), (0, 9, 3))]
+    read = list(map(to_predict, golds))
+    nlp.initialize(lambda: list(map(Example, read, golds)))
+    nlp.get_pipe("elmo").annotate(read)
+    *layers, task = nlp.pipeline[-1][1].model.layers
+    net = task.shims[0]._model.eval()
+    xs, outs = ([torch.tensor(x) for x in layer.predict(read)] for layer in layers)
+    with torch.no_grad():
+        alone = [
+            float(net([x], [o], [d], [g])) for x, o, d, g in zip(xs, outs, read, golds)
+        ]
+        together = float(net(xs, outs, read, golds))
+    parts = list(map(n_parts, golds))
+    wanted = sum(map(operator.mul, alone, parts)) / sum(parts)
+    assert together == pytest.approx(wanted, rel=1e-5)
+    assert max(alone) - min(alone) > 1e-3
 
 
 @pytest.mark.parametrize(

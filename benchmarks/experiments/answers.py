@@ -70,7 +70,7 @@ class BiDAF(Net):
         g = self.merge(torch.cat([c, to_question, c * to_question, c * to_context], 2))
         h = self.reader(g, lengths)
         h = g + self.attend_to_itself(h, mask)
-        # `start` and `end` drop their input, too: twice in all.
+        # Here, and again at the input of `start` and `end`.
         h = locked_dropout(h, self.dropout, self.training)
         at_start = self.start(h, lengths)
         at_end = self.end(torch.cat([at_start, h], dim=2), lengths)

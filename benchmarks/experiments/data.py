@@ -19,6 +19,8 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import biluo_tags_to_spans, iob_to_biluo
 from spacy.vocab import Vocab
 
+from spacy_elmo.storage import hold
+
 Rows = List[List[str]]
 Reader = Callable[[Path, str], Iterator[Doc]]
 
@@ -44,13 +46,13 @@ def convert(
     source, mark = str(data.resolve()), output / "source.txt"
     if mark.is_file() and mark.read_text(encoding="utf8") != source:
         raise SystemExit(f"{output} was made of another folder than {source}.")
-    if fresh or not path.is_file():
-        output.mkdir(parents=True, exist_ok=True)
-        mark.write_text(source, encoding="utf8")
-        unfinished = path.with_suffix(".unfinished")
-        docs = DocBin(docs=SETS[name](data, part), store_user_data=True)
-        docs.to_disk(unfinished)
-        unfinished.replace(path)
+    with hold(path.with_suffix(".lock")):  # of several runs, one makes it
+        if fresh or not path.is_file():
+            mark.write_text(source, encoding="utf8")
+            unfinished = path.with_suffix(".unfinished")
+            docs = DocBin(docs=SETS[name](data, part), store_user_data=True)
+            docs.to_disk(unfinished)
+            unfinished.replace(path)
     return path
 
 

@@ -20,7 +20,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Any, Dict, List
 
 import spacy
@@ -49,7 +48,6 @@ Plan = Dict[str, Any]
 
 # Keys of a run, which name files in WORK. spaCy has them in [initialize], too.
 BEGINNINGS = ("vectors", "init_tok2vec")
-CONVERTING = Lock()
 NOT_RUN = "-"
 COSTS = (
     "What it cost, beside other runs and not all on one machine: the times of two runs "
@@ -99,6 +97,7 @@ def main(
             if not file.exists():
                 raise SystemExit(f"{key} needs {file}: make it first (see README.md).")
     if fresh:
+        shutil.rmtree(work / "cache", ignore_errors=True)  # layers of the other code
         for name in {run["data"] for run in wanted.values()}:
             convert_all(data, name, work / "corpus")
     with ThreadPoolExecutor(jobs) as pool:
@@ -118,6 +117,8 @@ def main(
     # With what it shares with other experiments: the table's figures stand in one file.
     done = {**done, **done_of(runs, [path])}
     write_runs(path, runs, done)
+    if old := [key for key in done if is_stale(done[key], weights, work)]:
+        print(f"Of another config, biLM or vectors: {', '.join(old)}.", file=sys.stderr)
     text = render(plan, done)
     (experiment.parent / "results.md").write_text(text, encoding="utf8")
     if "plot" in plan:
@@ -212,11 +213,11 @@ def train_once(
     key = digest({**run, **made})
     path = work / "results" / f"{key[:16]}.json"
     kept = work / "pipelines" / keep_as
-    mark = kept / "run.txt"  # of which run it is
-    is_kept = mark.is_file() and mark.read_text() == key
+    mark = kept / "result.txt"  # the digest of what it has
     folder = work / "runs" / key[:16]
     path.parent.mkdir(parents=True, exist_ok=True)
     with hold(folder.with_suffix(".lock")):
+        is_kept = path.is_file() and mark.is_file() and mark.read_text() == sha256(path)
         if fresh or not path.is_file() or (keep_as and not is_kept):
             shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped
             result = train(run, data, weights, work, folder, jobs)
@@ -225,7 +226,7 @@ def train_once(
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 shutil.rmtree(kept, ignore_errors=True)
                 (folder / "output" / "model-best").rename(kept)
-                mark.write_text(key)
+                mark.write_text(sha256(path))
             shutil.rmtree(folder)
     return read_json(path)
 
@@ -280,11 +281,9 @@ def train(
     run: Run, data: Path, weights: str, work: Path, folder: Path, jobs: int
 ) -> Run:
     """RETURNS (Dict): Scores of the best evaluation, what each had, and costs."""
-    with CONVERTING:
-        train, dev = (
-            convert(data, run["data"], part, work / "corpus")
-            for part in ("train", "dev")
-        )
+    train, dev = (
+        convert(data, run["data"], part, work / "corpus") for part in ("train", "dev")
+    )
     folder.mkdir(parents=True)
     make_config(run).to_disk(folder / "config.cfg")
     command = [

@@ -42,12 +42,13 @@ the treebank's; encoders are those of the other experiments, trained until 2,000
 bring nothing. An hour of a biLM is of 4.0 (French, Portuguese), 4.1 (Korean), 5.2
 (Russian) and 5.4 million tokens (German, Hungarian) in batches of 32 rows, as much as a
 core without AVX-512 reads; the Russian one was made in 32 minutes of one with AMX, the
-other two in 33 or 34 of an EPYC with bfloat16. Ten minutes read a sixth of an hour's
-tokens, four hours four times as many, on a core with AMX; all have today's
-recipe. spacy pretrain learns to predict characters (PretrainCharacters), and read some
-25 million words in its hour of one core with AMX (Korean, Russian; 23 in Portuguese),
-and 19 (German, French) or 17 (Hungarian) of one of an EPYC. What was kept is from the
-end of the last whole epoch, up to 4 million words before.
+German and the Hungarian one in 33 or 34 of an EPYC with bfloat16. Ten minutes read a
+sixth of an hour's tokens, four hours four times as many, on a core with AMX; all have
+today's recipe. spacy pretrain learns to predict characters (PretrainCharacters), and
+read some 25 million words in its hour of one core with AMX (Korean, Russian; 23 in
+Portuguese), and 19 (German, French) or 17 (Hungarian) of one of an EPYC. What was kept
+is from the end of the last whole epoch, up to 4 million words before; in Portuguese,
+from the end of the hour.
 """
 
 

@@ -57,6 +57,8 @@ def make_bilms(code: str, text: Path, folder: Path, minutes: List[float]) -> Non
         nlp = {"lang": code, "tokenizer": RULES}
         shared = pretrain_config(shipped_config(PRETRAINING), nlp, False, survey)
         for m, path in configs.items():
+            if path.is_file():
+                continue
             config = shared.copy()  # set_length makes what is too large smaller
             pace = measure_pace(config, survey, folder / "corpus", m / 60)
             set_length(config, survey, pace, m / 60)
