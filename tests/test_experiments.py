@@ -531,6 +531,22 @@ def test_a_pipeline_is_kept_of_the_run_that_has_the_result(experiments):
     assert kept.read_text() == "0"
     assert run_all(a, "*/without/*/0", keep=True) == [2]
     assert kept.read_text() == "2"
+    assert run_all(a, "*/without/*/0", fresh=True) == [3]  # of other code
+    assert run_all(a, "*/without/*/0", keep=True) == [4]
+    assert kept.read_text() == "4"
+
+
+def test_a_table_of_other_configs_is_not_silent(experiments, monkeypatch, capsys):
+    a = experiments[0]
+    run_all(a)
+    assert "Of another" not in capsys.readouterr().err
+    here = shutil.copytree(run.HERE / "tasks", a.parent / "tasks").parent
+    shutil.copytree(run.HERE / "encoders", here / "encoders")
+    base = here / "tasks" / "base.cfg"
+    base.write_text(base.read_text().replace("patience = 2000", "patience = 3000"))
+    monkeypatch.setattr(run, "HERE", here)
+    assert run_all(a, "*/without/*/0") == [2, 1]
+    assert "biLM or vectors: names/without/all/1." in capsys.readouterr().err
 
 
 def test_what_a_run_lacks_is_said_before_any_is_trained(experiments):

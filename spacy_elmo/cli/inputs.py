@@ -135,7 +135,8 @@ def require_version(version: object) -> None:
     is_good = (
         isinstance(version, str) and re.fullmatch(PACKAGE_VERSION, version) is not None
     )
-    require(is_good, "--version", "a string such as '0.1.0' or '2.0rc1'", version)
+    wanted = "a string such as '0.1.0' or '2.0rc1'"
+    require(is_good, "version (--version, or in meta.json)", wanted, version)
 
 
 def require_other(output: Path, inputs: Iterable[Path]) -> None:

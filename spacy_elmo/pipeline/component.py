@@ -123,8 +123,10 @@ class ELMo(TrainablePipe):
 
     def find_listeners(self, component: Any) -> None:
         """Connect the listeners in a component that comes after this one."""
-        for listener in self._listeners_in(component):
+        found = self._listeners_in(component)
+        for listener in found:
             self.add_listener(listener, component.name)
+        if found:
             use_torch_ops(component.model)
             vocab = getattr(component, "vocab", self.vocab)
             if vocab is not self.vocab:  # made in a pipeline that has sourced this one
