@@ -37,7 +37,8 @@ class ESIM(Net):
     """Dropout is at the input of each LSTM and of the classifier's layers, as Peters et
     al. 2018 have it. There is none between the encoder and the alignment: a word that
     both texts have would lose other columns in each, and a - a~ and a * a~ would show
-    the masks and not the words. (ELMo's listener at the output has its own, of 0.2.)
+    the masks and not the words. (A listener at the output has its own, 0.2: Table 3
+    has an arm without it.)
     """
 
     def __init__(self, hidden: int, dropout: float):
