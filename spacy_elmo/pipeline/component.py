@@ -277,7 +277,9 @@ class ELMo(TrainablePipe):
             warnings.warn(warning, stacklevel=2)
             # What is saved next must not name the others.
             get_shim(self.model).source = own
-            if (nlp := self._nlp.get()) is not None and self.name in nlp.pipe_names:
+            if (
+                nlp := self._nlp.get()
+            ) is not None and self.name in nlp.component_names:
                 nlp.get_pipe_config(self.name)["model"]["weights"] = own
 
 

@@ -110,25 +110,35 @@ def get_similarity(part: Part, other: Any, *, layer: Layer) -> float:
     if part._.elmo is None:
         return float(_without_hooks(part).similarity(other))
     x = get_vector(part, layer=layer)
-    # By the same layer, whatever hooks the other has. A Lexeme has no context. A Doc
-    # without layers can have the vector of the Span that it was made of.
-    is_part = isinstance(other, (Doc, Span, Token))
-    may_have_one = is_part and (isinstance(other, Doc) or other._.elmo is not None)
-    y = get_vector(other, layer=layer) if may_have_one else x[:0]
+    # By the same layer, whatever hooks the other has.
+    y = get_vector(other, layer=layer) if _may_have_vector(other) else x[:0]
     found = f"one of width {len(y)}" if len(y) else "none"
-    is_same = not is_part or _may_be_of_one_bilm(part, other)
-    if x.shape != y.shape or not is_same:
-        found = found if is_same else "one of another biLM"
-        types = {"type": type(part).__name__, "other": type(other).__name__}
-        raise ValueError(Errors.E125.format(wanted=len(x), found=found, **types))
+    if len(y) and _are_of_two_bilms(part, other):
+        found = "one of another biLM"
+    elif x.shape == y.shape:
+        return _cosine(x, y)
+    types = {"type": type(part).__name__, "other": type(other).__name__}
+    raise ValueError(Errors.E125.format(wanted=len(x), found=found, **types))
+
+
+def _cosine(x: Floats, y: Floats) -> float:
     norms = float(np.linalg.norm(x) * np.linalg.norm(y))
     return float(x @ y) / norms if norms else 0.0
 
 
-def _may_be_of_one_bilm(*parts: Part) -> bool:
-    """Whether no two of the biLMs that made their layers are known to differ."""
+def _may_have_vector(other: Any) -> bool:
+    """Not a Lexeme, which has no context. A Doc without layers can have the vector of
+    the Span that it was made of.
+    """
+    if isinstance(other, (Span, Token)):
+        return other._.elmo is not None
+    return isinstance(other, Doc)
+
+
+def _are_of_two_bilms(*parts: Part) -> bool:
+    """Whether their layers are known to be of different biLMs."""
     digests = {_doc_of(part).user_data.get(DIGEST) for part in parts}
-    return len(digests - {None}) < 2
+    return len(digests - {None}) > 1
 
 
 def _doc_of(part: Part) -> Doc:
